@@ -45,7 +45,7 @@ class ForkedWorker:
     def ask_to_stop(self):
         self.process.terminate()
 
-    def end(self):
+    def end(self, seconds):
         self.process.join()
 
     def errors(self):

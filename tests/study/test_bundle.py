@@ -12,10 +12,14 @@ import pytest
 from regard.errors import ConfigError
 from regard.metrics.significance import Sampling
 from regard.study.bundle.bundle_check import check_bundle
-from regard.study.bundle.bundle_files import MANIFEST
+from regard.study.bundle.bundle_files import MANIFEST, read_bundled_study
+from regard.study.bundle.bundle_records import BundleCheck, collect_bundle, read_bundled_records
 from regard.study.bundle.bundle_writing import write_bundle
 from regard.study.result.collected import collect
-from regard.study.result.result_files import result_files
+from regard.study.result.result_files import RESULT, TABLES, result_files, result_json
+from regard.study.result.table_formats import as_markdown
+from regard.study.running.job import Job
+from regard.study.running.record_from_log import write_failure
 from tests.commands import python, regard
 from tests.study.synthetic import STUDY, make_cells, write_study
 
@@ -127,7 +131,7 @@ def test_a_changed_digit_of_any_file_is_found_and_the_file_is_named(bundle):
         ("recipe/toy.toml", r"\A", 'base = "../../elsewhere.toml"\n', r"recipe/toy.toml has a base"),
         ("study.toml", r'recipe = "recipe/toy.toml"', 'recipe = "recipe/../../toy.toml"', r"neither a shipped recipe nor"),
         ("study.toml", r'recipe = "recipe/toy.toml"', 'recipe = "/etc/toy.toml"', r"neither a shipped recipe nor"),
-        ("study.json", r'"trials": 100', '"trials": 1000000', r"study.json: trials is 1,000,000; at most 100,000"),
+        ("study.json", r'"trials": 100', '"trials": 1000000', r"trials is 1,000,000; at most 100,000"),
         ("study.toml", r"bleu = 24.1", "bleu = 24.3", r"study.json: rows.N.* is 24.1, derived 24.3"),
     ],
 )  # fmt: skip
@@ -162,14 +166,101 @@ def test_statistics_that_give_the_right_score_but_not_of_these_outputs_are_found
     assert any("line 1 of cells/base/-/2/statistics/test.bleu.tsv.gz" in one for one in found)
 
 
-def test_other_scores_are_found_with_the_data(bundle, original):
-    path = bundle / "cells/base/-/1/cell.json"
-    record = msgspec.json.decode(path.read_bytes())
-    record["tests"][1]["scores"]["chrf"] += 1
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+FIRST = "cells/base/-/1/cell.json"
+EVERY = "cells/*/*/*/cell.json"
+
+
+def change_records(bundle, pattern, change):
+    """Change records, and write the result and the manifest that follow from them, as someone would who wants to deceive."""
+    for path in bundle.glob(pattern):
+        record = msgspec.json.decode(path.read_bytes())
+        change(record)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+    study, found = read_bundled_study(bundle), BundleCheck()
+    result = collect_bundle(bundle, study, read_bundled_records(bundle, study, found), found).result(
+        Sampling(trials=100)
+    )
+    (bundle / RESULT).write_bytes(result_json(result))
+    for name, make in TABLES.items():
+        (bundle / name).write_text(make(result), encoding="utf-8")
     seal(bundle)
+
+
+def test_other_scores_are_found_with_the_data(bundle, original):
+    def change(record):
+        record["tests"][1]["scores"]["chrf"] += 1
+
+    change_records(bundle, FIRST, change)
+    assert check_bundle(bundle).problems == []
     found = check_bundle(bundle, data=original).problems
     assert any("cells/base/-/1/cell.json: chrf on test is" in one for one in found)
+
+
+def lower(record):
+    for one in record["tests"]:
+        one["scores"]["bleu"] -= 10
+
+
+def test_statistics_that_are_missing_are_a_problem_or_if_all_are_a_note(bundle, original):
+    notes = " ".join(check_bundle(bundle).notes)
+    assert "bleu of cells with the seeds of the study" in notes and "of candidates" in notes
+    path = bundle / "cells/base/-/1/statistics/test.bleu.tsv.gz"
+    path.unlink()
+    change_records(bundle, FIRST, lambda record: None)
+    assert check_bundle(bundle).problems == [
+        "cells/base/-/1/statistics/test.bleu.tsv.gz is missing, but other outputs have such statistics"
+    ]
+    for folder in bundle.rglob("statistics"):
+        shutil.rmtree(folder)
+    change_records(bundle, FIRST, lower)
+    found = check_bundle(bundle)
+    assert found.problems == []
+    assert any("no score is derived again" in note for note in found.notes)
+    assert not any("derived from the statistics" in note for note in found.notes)
+    assert any("bleu on test is" in one for one in check_bundle(bundle, data=original).problems)
+
+
+def test_outputs_that_a_record_does_not_have_are_a_problem(bundle, original):
+    def without_outputs(record):
+        lower(record)
+        for one in record["tests"]:
+            one["outputs_sha256"] = ""
+
+    change_records(bundle, FIRST, without_outputs)
+    assert f"{FIRST}: there are no outputs for test" in check_bundle(bundle).problems
+    change_records(bundle, EVERY, without_outputs)
+    found = check_bundle(bundle)
+    assert found.problems == []
+    assert "all scores are as recorded, because there are no outputs to compute them from" in found.notes
+    assert f"{FIRST}: there are no outputs for test" in check_bundle(bundle, data=original).problems
+
+
+def test_rows_that_were_scored_on_other_pairs_are_a_problem(bundle, original):
+    def other_pairs(record):
+        for one in record["tests"]:
+            one["sha256"] = "0" * 64
+
+    change_records(bundle, FIRST, other_pairs)
+    assert any("was scored on other pairs of" in one for one in check_bundle(bundle).problems)
+    for folder in bundle.rglob("statistics"):
+        shutil.rmtree(folder)
+    change_records(bundle, EVERY, other_pairs)
+    assert check_bundle(bundle).problems == []
+    found = check_bundle(bundle, data=original).problems
+    assert any("is not the one that was scored" in one for one in found)
+
+
+def test_the_record_of_a_cell_that_failed_names_no_folder_of_this_machine(tmp_path):
+    _, study = write_study(tmp_path)
+    make_cells(study, tmp_path / "out", states={("base", 3): "failed"})
+    job = Job(study, str(tmp_path / "out"), str(tmp_path), "base", {}, 3)
+    write_failure(job, f"{tmp_path}/out/cells/base/-/3/run cannot be read, no file in '{tmp_path}'")
+    collected = collect(study, tmp_path / "out")
+    files = {"table.md": as_markdown(collected.result(Sampling(trials=10))).encode()}
+    write_bundle(tmp_path / "bundle", collected, tmp_path / "out", files)
+    assert "cells/base/-/3/run cannot be read" in (tmp_path / "bundle/table.md").read_text(encoding="utf-8")
+    for path in [path for path in (tmp_path / "bundle").rglob("*") if path.is_file() and path.suffix != ".gz"]:
+        assert str(tmp_path).encode() not in path.read_bytes(), path
 
 
 def test_a_test_set_that_a_record_has_twice_is_found(bundle):
@@ -230,11 +321,25 @@ def test_references_in_the_bundle_itself_are_not_used(bundle, original, tmp_path
     assert any("no file" in one for one in check_bundle(bundle, data=tmp_path / "empty").problems)
 
 
+def test_references_in_the_bundle_are_not_used_from_the_folder_above(bundle, original, tmp_path, monkeypatch):
+    for name in ("train.tsv", "valid.tsv", "test.tsv"):
+        shutil.copy(original / name, bundle / "recipe" / name)
+    path = bundle / "recipe" / "toy.toml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"test.tsv"', '"bundle/recipe/test.tsv"'), encoding="utf-8")
+    for name in ("train.tsv", "valid.tsv"):
+        shutil.copy(original / name, tmp_path / name)
+    seal(bundle)
+    monkeypatch.chdir(tmp_path)
+    found = check_bundle(bundle, data=".").problems
+    assert any("test.tsv is in the bundle" in one for one in found), found
+
+
 def test_all_compressed_files_together_have_a_limit(bundle, monkeypatch):
     sizes = [len(gzip.decompress(path.read_bytes())) for path in bundle.rglob("*.gz")]
-    monkeypatch.setattr("regard.study.bundle.bundle_records.MOST_BYTES_TOGETHER", sum(sizes) + 1)
+    monkeypatch.setattr("regard.study.bundle.bundle_records.MAX_BYTES_TOGETHER", sum(sizes) + 1)
     assert check_bundle(bundle).problems == []
-    monkeypatch.setattr("regard.study.bundle.bundle_records.MOST_BYTES_TOGETHER", sum(sizes) // 2)
+    monkeypatch.setattr("regard.study.bundle.bundle_records.MAX_BYTES_TOGETHER", sum(sizes) // 2)
     assert any("too long" in one for one in check_bundle(bundle).problems)
 
 

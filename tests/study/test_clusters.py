@@ -23,7 +23,7 @@ from regard.study.cells import Cell
 from regard.study.choices import read_records
 from regard.study.running import ray_cells
 from regard.study.running.job import ENDED, STOPPED, Job
-from regard.study.running.ray_cells import ray_start
+from regard.study.running.ray_cells import CellActor, ray_start
 from regard.study.running.runner import run_study
 from regard.study.running.slurm import slurm_script
 from tests.study.test_running import without_times, write_pretended
@@ -42,7 +42,7 @@ def test_the_script_for_slurm_runs_the_same_command_in_every_job(write_study, tm
     words = shlex.split(line)
     assert words[1:] == [
         *("-m", "regard", "study", "run", str(file), "--out", str(tmp_path / "it's here")),
-        *("--data", str(tmp_path), "--at-once", "2"),
+        *("--data", str(tmp_path), "--at-once", "2", "--no-retry"),
     ]
     assert "#SBATCH --array=1-4\n" in text
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
@@ -155,6 +155,19 @@ def test_cells_on_a_cluster_are_asked_to_stop(make_study, tmp_path, processes, m
         make_study(), out=tmp_path / "out", at_once=room, start=start, stop=lambda: len(processes) == room
     )
     assert len(state.open_cells()) == 4 and not state.records
+
+
+def test_a_request_to_stop_that_arrives_before_the_process_of_a_cell_is_kept(make_study, processes):
+    actor = CellActor(Job(make_study(), "out", None, "one layer", {}, 1))
+    actor.ask_to_stop()
+    assert actor.train() == (STOPPED, "") and not processes
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_script_for_slurm_names_the_data_folder_of_the_environment(make_study, tmp_path, monkeypatch, given):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    text = slurm_script(make_study(), tmp_path / "a.toml", out=tmp_path, data=tmp_path / "." if given else None)
+    assert f" --data {tmp_path}" in text
 
 
 @pytest.fixture(scope="module")

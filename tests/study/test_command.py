@@ -39,6 +39,19 @@ def test_a_failed_cell_is_explained_and_exits_with_1(write_study, tmp_path, star
     assert "failed: one layer, seed 1: no such file" in result.stderr.replace("\n", " ")
 
 
+def test_cells_that_failed_are_tried_again_unless_the_command_says_no(write_study, tmp_path, start_with):
+    file, out, tried = write_study(), tmp_path / "out", []
+
+    def refuse(job):
+        tried.append(job.cell.key)
+        return Finished(job, REFUSED, "no such file")
+
+    start_with(refuse)
+    for options, count in (((), 4), (("--no-retry",), 4), ((), 8)):
+        assert call(file, "--out", out, *options).exit_code == 1
+        assert len(tried) == count
+
+
 def test_a_study_that_is_not_finished_in_time_exits_with_3(write_study, tmp_path, start_with):
     start_with(lambda job: Finished(job, None))
     result = call(write_study(), "--out", tmp_path / "out", "--seconds", 1)

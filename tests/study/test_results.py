@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU
 
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
 from regard.study.cells import OUTPUTS, Cell, cell_of, outputs_name, read_record
@@ -169,6 +169,30 @@ def test_an_unfinished_study_shows_what_there_is(tmp_path):
     assert "base: seed 3 is missing" in text
 
 
+def test_candidates_that_have_all_diverged_are_final_and_those_that_failed_are_not(folder):
+    collected = with_metric(folder, "bleu")
+
+    def problems(*states):
+        left = iter(states)
+        records = [
+            msgspec.structs.replace(one, state=next(left)) if one.seed == 0 else one
+            for one in collected.records
+            if one.row == "base" or one.seed == 0
+        ]
+        found = replace(collected, records=records).result(Sampling(trials=1))
+        return {row: found.row(row).problems[-1] for row in ("same | again", "alike")}
+
+    final = "no candidate can be chosen, because none has finished with a score on the dev set"
+    assert problems("diverged", "diverged") == {"same | again": final, "alike": final}
+    failed = "no candidate is chosen yet, because lr 0.002 failed"
+    assert problems("finished", "failed") == {"same | again": failed, "alike": failed}
+
+
+def test_a_result_has_no_more_trials_than_a_check_repeats(collected):
+    with pytest.raises(ConfigError, match="trials is 500,000; at most 100,000 are possible in a study"):
+        collected.result(Sampling(trials=500_000))
+
+
 @pytest.mark.slow
 def test_statistics_are_kept_and_counted_again_if_they_are_damaged(tmp_path):
     _, study = write_study(tmp_path)
@@ -315,6 +339,26 @@ def test_cells_that_were_scored_on_other_pairs_are_refused(folder):
     first, *others = collected.records
     [one, *rest] = first.tests
     changed = msgspec.structs.replace(first, tests=[msgspec.structs.replace(one, sha256="0" * 64), *rest])
-    refuse_other_sets(collected.records)
+    refuse_other_sets(collected.records, collected.tests)
     with pytest.raises(DataError, match=f"was scored on other pairs of {one.name} than"):
-        refuse_other_sets([changed, *others])
+        refuse_other_sets([changed, *others], collected.tests)
+
+
+def test_dev_sets_that_are_not_reported_are_compared_within_a_row(folder):
+    """Rows that train on other text may hold out other pairs of it."""
+    records = with_metric(folder, "bleu").records
+
+    def with_other_dev_set(record):
+        return msgspec.structs.replace(record, tests=[msgspec.structs.replace(record.tests[0], sha256="0" * 64)])
+
+    assert records[0].tests[0].name == "valid"
+    refuse_other_sets([with_other_dev_set(one) if one.row == "base" else one for one in records], ["test"])
+    with pytest.raises(DataError, match="was scored on other pairs of valid than"):
+        refuse_other_sets([with_other_dev_set(records[0]), *records[1:]], ["test"])
+
+
+def test_a_chosen_value_that_is_no_number_is_at_no_edge(result):
+    row = result.row("same | again")
+    tried = [msgspec.structs.replace(one, settings={"model.tie": one.chosen}) for one in row.candidates]
+    row = msgspec.structs.replace(row, candidates=tried, chosen={"model.tie": True})
+    assert not any("edge" in note for note in notes(msgspec.structs.replace(result, rows=[row])))

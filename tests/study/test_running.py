@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,15 +12,22 @@ from msgspec.structs import replace
 from regard.errors import ConfigError, DataError
 from regard.run.folder import RunFolder
 from regard.study.cells import Cell
-from regard.study.choices import chosen_records, read_records
-from regard.study.records import SetScores
+from regard.study.checks import check_study
+from regard.study.choices import by_key, chosen_records, read_records
+from regard.study.records import CellRecord, SetScores
 from regard.study.running.grid_page import PAGE
-from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED
-from regard.study.running.record_from_log import make_record
+from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
+from regard.study.running.record_from_log import make_record, write_failure
 from regard.study.running.runner import MAX_ATTEMPTS, run_study
 from regard.study.running.train_cell import train_cell
-from regard.study.running.workers import environment, visible_gpus
+from regard.study.running.workers import END_SECONDS, environment, visible_gpus
 from regard.study.state import StudyState, seconds_left
+from tests.study.conftest import RECIPE
+
+ONE_LAYER = '[rows."one layer"]\nsettings = { "model.num_layers" = 1 }\n'
+OTHER_TEST = ONE_LAYER.replace('"model.num_layers" = 1', '"data.test.test.pairs" = "valid.tsv"')
+OTHER_DEV = ONE_LAYER.replace('"model.num_layers" = 1', '"data.valid.pairs" = "test.tsv"')
+CHOSEN_DEV = '[rows."one layer"]\nchoose = { "data.valid.pairs" = ["valid.tsv", "test.tsv"] }\n'
 
 
 class Finished:
@@ -34,7 +42,7 @@ class Finished:
     def ask_to_stop(self):
         pass
 
-    def end(self):
+    def end(self, seconds):
         pass
 
     def errors(self):
@@ -135,7 +143,7 @@ def test_candidates_are_chosen_on_the_dev_set_and_only_the_best_is_repeated(make
     study, out = make_study(('[rows."two layers"]', choose), metric), tmp_path / "out"
     state = run_study(study, out=out, start=pretend)
     assert state.total == len(started) == 8
-    chosen = chosen_records(study, state.records)
+    chosen = chosen_records(study, by_key(state.records))
     assert {row: [one.candidate for one in found.values()] for row, found in chosen.items()} == {
         "two layers": [{"train.lr": 1e-3}, {"train.lr": 1e-3}],
         "one layer": [{"train.lr": 1e-3}, {"train.lr": 1e-3}],
@@ -244,6 +252,82 @@ def test_a_cell_whose_files_are_damaged_fails_alone(make_study, tmp_path, starte
     assert "log.jsonl is a symbolic link" in (out / PAGE).read_text()
 
 
+def test_a_record_that_is_not_visible_yet_is_no_crash(make_study, tmp_path, pretend):
+    """On a shared disk, a file of another machine may appear late."""
+    late, out = [], tmp_path / "out"
+
+    def start(job, running):
+        if len(late) <= MAX_ATTEMPTS and job.cell == Cell("two layers", {}, 1):
+            late.append(job)
+            return Finished(job, ENDED)
+        return pretend(job, running)
+
+    assert run_study(make_study(), out=out, start=start).count("finished") == 4
+    assert len(late) == MAX_ATTEMPTS + 1
+
+
+def test_a_cell_that_another_runner_has_tried_again_is_not_tried_a_second_time(make_study, tmp_path):
+    study, out = make_study(), tmp_path / "out"
+    for row in study.rows:
+        for seed in study.seeds:
+            fail(study, Cell(row, {}, seed), out)
+    state = StudyState(study, out)
+    assert len(state.open_cells()) == 4
+    fail(study, Cell("one layer", {}, 2), out)
+    state.refresh()
+    assert Cell("one layer", {}, 2) not in state.open_cells() and len(state.open_cells()) == 3
+
+
+class Slow(Finished):
+    """A worker that takes all the time that it is given to end."""
+
+    clock = 0.0
+
+    def __init__(self, job):
+        super().__init__(job, None)
+
+    def end(self, seconds):
+        Slow.clock += seconds
+
+
+def test_all_cells_together_have_the_time_to_save(make_study, tmp_path, monkeypatch):
+    monkeypatch.setattr(Slow, "clock", 0.0)
+    monkeypatch.setattr("regard.study.running.runner.time", SimpleNamespace(monotonic=lambda: Slow.clock, sleep=id))
+    began = []
+
+    def start(job, running):
+        began.append(job)
+        return Slow(job)
+
+    run_study(make_study(), out=tmp_path / "out", at_once=4, start=start, stop=lambda: len(began) == 4)
+    assert Slow.clock == END_SECONDS
+
+
+def test_processes_are_given_the_data_folder_of_the_environment(make_study, tmp_path, monkeypatch):
+    """Processes on other machines may not have the variable."""
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setenv("REGARD_DATA", tmp_path.name)
+    folders = []
+
+    def start(job, running):
+        folders.append(job.data)
+        return Finished(job, REFUSED, "no")
+
+    run_study(make_study(), out=tmp_path / "out", start=start)
+    assert set(folders) == {str(tmp_path)}
+
+
+def test_the_problem_of_a_cell_names_no_folder_of_this_machine(make_study, tmp_path):
+    study, out, data = make_study(), tmp_path / "my out", tmp_path / "my data"
+    job = Job(study, str(out), str(data), "one layer", {}, 1)
+    problem = f"{out}/cells/a/log.jsonl: no file 'x.tsv' in '{data}', {str(tmp_path)!r}; open('/home/me/b/x.py'), https://a.b/c"
+    for state in ("failed", "diverged"):
+        record = make_record(job, RunFolder(out / "run"), state, problem=problem)
+        assert record.problem == (
+            f"cells/a/log.jsonl: no file 'x.tsv' in 'my data', {tmp_path.name!r}; open('x.py'), https://a.b/c"
+        )
+
+
 def test_a_cell_of_another_process_is_left_to_it(make_study, tmp_path, pretend, started):
     study, out = make_study(), tmp_path / "out"
     held = Cell("two layers", {}, 1).folder(out)
@@ -318,6 +402,50 @@ def test_other_settings_than_those_of_finished_cells_are_refused(make_study, tmp
         run_study(make_study(('"train.steps" = 12', '"train.steps" = 13')), out=tmp_path / "out", start=pretend)
 
 
+@pytest.mark.parametrize("steps", [12, 13])
+def test_cells_of_an_earlier_version_are_kept_unless_the_study_has_other_settings(
+    make_study, tmp_path, pretend, started, monkeypatch, steps
+):
+    """The hash of all settings also depends on the defaults of the version."""
+    run_study(make_study(), out=tmp_path / "out", start=pretend)
+    for file in (tmp_path / "out").glob("cells/*/*/*/cell.json"):
+        record = msgspec.json.decode(file.read_bytes(), type=CellRecord)
+        earlier = replace(record, settings_sha256="0" * 64, machine={"regard": "0.0.1"})
+        file.write_bytes(msgspec.json.encode(earlier))
+    study = make_study(('"train.steps" = 12', f'"train.steps" = {steps}'))
+    if steps == 12:
+        assert run_study(study, out=tmp_path / "out", start=pretend).count("finished") == 4 == len(started)
+    else:
+        with pytest.raises(ConfigError, match="was trained with other settings"):
+            run_study(study, out=tmp_path / "out", start=pretend)
+
+
+def fail(study, cell, out):
+    """Write the record of a cell whose process was refused, and a file in its run folder."""
+    run = (cell.folder(out) / "run").make()
+    run.save_text("log.jsonl", "")
+    write_failure(Job(study, str(out), None, cell.row, cell.candidate, cell.seed), "out of memory")
+    return run
+
+
+def test_a_failed_cell_begins_anew_if_its_settings_were_corrected(make_study, tmp_path, monkeypatch):
+    out, cell = tmp_path / "out", Cell("two layers", {}, 1)
+    run, begun = fail(make_study(), cell, out), []
+
+    def train(*recipe, **options):
+        begun.append((run.has_file("log.jsonl"), cell.folder(out).has_file("cell.json")))
+        run.make().save_text("log.jsonl", "")
+        return SimpleNamespace(finished=False)
+
+    monkeypatch.setattr("regard.api.train", train)
+    corrected = make_study(('"train.tokens" = 128', '"train.tokens" = 64'))
+    for study in (make_study(), corrected, corrected):
+        job = Job(study, str(out), None, cell.row, cell.candidate, cell.seed)
+        assert train_cell(job, stop=lambda: False) == STOPPED
+    # With the same settings it resumes. What was begun with the corrected ones resumes too.
+    assert begun == [(True, True), (False, False), (True, False)]
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
@@ -326,12 +454,38 @@ def test_other_settings_than_those_of_finished_cells_are_refused(make_study, tmp
         (('"model.hidden"', '"model.hiden"'), ConfigError, "the row 'two layers': model has no field 'hiden'"),
         (('"model.width" = 16', '"model.width" = 15'), ConfigError, "the row 'two layers'"),
         (('"train.threads" = 1', '"data.train.pairs" = "no.tsv"'), DataError, "no file 'no.tsv' in"),
+        (
+            (ONE_LAYER, OTHER_TEST),
+            ConfigError,
+            "the row 'one layer' has other pairs in the test set test than the row 'two",
+        ),
+        (
+            (ONE_LAYER, CHOSEN_DEV),
+            ConfigError,
+            "the candidates of the row 'one layer' have different pairs in the dev set",
+        ),
     ],
 )
 def test_mistakes_are_found_before_anything_is_trained(make_study, tmp_path, change, kind, message):
     with pytest.raises(kind, match=re.escape(message)):
         run_study(make_study((change[0], change[1])), out=tmp_path / "out", start=None)
     assert not (tmp_path / "out").exists()
+
+
+def test_rows_may_have_other_dev_sets_unless_these_are_reported(make_study, tmp_path):
+    check_study(make_study((ONE_LAYER, OTHER_DEV)))
+    with pytest.raises(
+        ConfigError, match="the row 'one layer' has other pairs in the dev set than the row 'two layers'"
+    ):
+        check_study(make_study((ONE_LAYER, OTHER_DEV), ("seeds =", 'tests = ["valid"]\nseeds =')))
+    # Of other training examples, other ones are held out.
+    held_out = RECIPE.replace('valid = { pairs = "valid.tsv" }', "valid = { hold_out = 20 }")
+    (tmp_path / "held.toml").write_text(held_out, encoding="utf-8")
+    fewer = ONE_LAYER.replace('"model.num_layers" = 1', '"data.train.pairs" = "valid.tsv"')
+    changes = [('recipe = "letters.toml"', 'recipe = "held.toml"'), (ONE_LAYER, fewer)]
+    check_study(make_study(*changes))
+    with pytest.raises(ConfigError, match="has other pairs in the dev set"):
+        check_study(make_study(*changes, ("seeds =", 'tests = ["valid"]\nseeds =')))
 
 
 def test_the_time_that_is_left_follows_from_the_steps_that_are(make_study, tmp_path, pretend, started):
@@ -348,8 +502,9 @@ def test_processes_share_cores_and_gpus(tmp_path):
     assert environment({}, sharing_cores=1000, gpu="1")["OMP_NUM_THREADS"] == "1"
     assert environment({"OMP_NUM_THREADS": "3"}, sharing_cores=2, gpu="1")["OMP_NUM_THREADS"] == "3"
     assert environment({}, sharing_cores=2, gpu="1")["CUDA_VISIBLE_DEVICES"] == "1"
-    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+    for name in ("nvidia2", "nvidia3", "nvidiactl"):
         (tmp_path / name).touch()
+    # A container with two GPUs of the host has their names, but CUDA counts from 0.
     assert visible_gpus({}, tmp_path) == ["0", "1"]
     assert visible_gpus({"CUDA_VISIBLE_DEVICES": "2, 5"}, tmp_path) == ["2", "5"]
     assert visible_gpus({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == []

@@ -33,7 +33,7 @@ def test_show_prints_tables_or_json_and_writes_files_and_a_bundle_that_check_acc
     assert (tmp_path / "out" / "table.tex").read_text(encoding="utf-8").startswith("\\documentclass")
     done = call("check", bundle)
     assert done.exit_code == 0, done.output
-    assert "is right: 72 files as listed, 4 files derived again" in done.stdout
+    assert "is correct: 72 files match their hashes; 4 files with" in done.stdout
 
     done = call("show", file, "--out", tmp_path / "out", "--trials", 1, "--json")
     assert json.loads(done.stdout)["baseline"] == "base"

@@ -97,6 +97,14 @@ def test_scores_without_any_noise_are_not_tested():
     assert seed_tests(scores, "base") == {}
 
 
+def test_rows_without_some_of_the_seeds_are_fitted_too():
+    """Of 7 scores, 3 rows and 3 seeds take 5 degrees of freedom: one of them is the mean of all."""
+    scores = {"base": {1: 1.1, 2: 2.3, 3: 3.9}, "a": {1: 2.1, 2: 3.3}, "b": {2: 5.3, 3: 6.9}}
+    assert seed_tests(scores, "base") == {}, "every score is that of its row and its seed"
+    scores["a"][2], scores["b"][3] = 3.4, 7.0
+    assert {one.freedom for one in seed_tests(scores, "base").values()} == {2}
+
+
 # Over sentences
 
 

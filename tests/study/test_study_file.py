@@ -4,7 +4,7 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.study.cells import Cell, settings_digest, slug
-from regard.study.choices import cells_of, choose_candidate, chosen_records, count_cells
+from regard.study.choices import by_key, cells_of, choose_candidate, chosen_records, count_cells
 from regard.study.records import CellRecord, SetScores
 from regard.study.study_file import candidates_of, overrides_of, read_study, recipe_of
 
@@ -43,7 +43,7 @@ def test_rows_change_the_settings_of_the_study(tmp_path):
     assert (recipe.model["num_layers"], recipe.train.steps, recipe.train.seed) == (1, 30, 2)
     assert recipe_of(study, "base", {}, 1).model["num_layers"] == 2
     assert study.rows["N 1"].published == {"bleu": 24.0}
-    assert [(cell.row, cell.seed) for cell in cells_of(study, [])] == [("base", 1), ("base", 2), ("N 1", 1), ("N 1", 2)]
+    assert [(cell.row, cell.seed) for cell in cells_of(study, {})] == [("base", 1), ("base", 2), ("N 1", 1), ("N 1", 2)]
 
 
 def test_a_row_may_have_a_recipe_of_its_own(tmp_path):
@@ -79,19 +79,21 @@ def test_candidates_are_tried_with_a_seed_of_their_own_and_the_best_is_trained_w
     assert overrides_of(study, "base", fast, 1) == ["train.steps=30", "train.lr=0.01", "train.seed=1"]
     assert study.seeds == (1, 2) and study.choosing_seed == 0
     tried = [Cell("base", slow, 0), Cell("base", fast, 0)]
-    assert [cell for cell in cells_of(study, []) if cell.row == "base"] == tried
+    assert [cell for cell in cells_of(study, {}) if cell.row == "base"] == tried
     assert count_cells(study) == 8  # of two rows: two candidates, and two seeds of one
     records = [record("base", slow, 0, 10.0)]
-    assert choose_candidate(study, "base", records) is None, "the other candidate has not ended"
+    assert choose_candidate(study, "base", by_key(records)) is None, "the other candidate has not ended"
     records.append(record("base", fast, 0, 20.0))
-    assert choose_candidate(study, "base", records) == fast
-    assert [cell for cell in cells_of(study, records) if cell.row == "base"] == [
+    assert choose_candidate(study, "base", by_key(records)) == fast
+    assert [cell for cell in cells_of(study, by_key(records)) if cell.row == "base"] == [
         *tried,
         Cell("base", fast, 1),
         Cell("base", fast, 2),
     ]
     records += [record("base", fast, 1, 4.0), record("base", fast, 2, 5.0)]
-    assert {seed: one.score("valid", "exact") for seed, one in chosen_records(study, records)["base"].items()} == {
+    assert {
+        seed: one.score("valid", "exact") for seed, one in chosen_records(study, by_key(records))["base"].items()
+    } == {
         1: 4.0,
         2: 5.0,
     }
@@ -100,16 +102,23 @@ def test_candidates_are_tried_with_a_seed_of_their_own_and_the_best_is_trained_w
 def test_a_candidate_that_diverged_is_not_chosen(tmp_path):
     study = study_of(tmp_path, ROWS.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
     ended = [record("base", {"train.lr": 1e-3}, 0, 1.0), record("base", {"train.lr": 1e-2}, 0, 9.0, state="diverged")]
-    assert choose_candidate(study, "base", ended) == {"train.lr": 1e-3}
+    assert choose_candidate(study, "base", by_key(ended)) == {"train.lr": 1e-3}
     neither = [record("base", {"train.lr": rate}, 0, 9.0, state="diverged") for rate in (1e-3, 1e-2)]
-    assert choose_candidate(study, "base", neither) is None
+    assert choose_candidate(study, "base", by_key(neither)) is None
 
 
 def test_nothing_is_chosen_while_a_candidate_has_failed(tmp_path):
     """A later command tries it again, and it may be the best."""
     study = study_of(tmp_path, ROWS.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
     ended = [record("base", {"train.lr": 1e-3}, 0, 1.0), record("base", {"train.lr": 1e-2}, 0, 9.0, state="failed")]
-    assert choose_candidate(study, "base", ended) is None
+    assert choose_candidate(study, "base", by_key(ended)) is None
+
+
+def test_a_grid_and_a_choice_of_the_same_key_are_refused(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"study.grid and study.choose both have train.lr; remove it from one of them"
+    ):
+        study_of(tmp_path, HEAD + '[grid]\n"train.lr" = [1e-3, 1e-2]\n[choose]\n"train.lr" = [1e-3, 1e-2]\n')
 
 
 def test_a_row_may_choose_among_values_of_its_own(tmp_path):
@@ -121,15 +130,15 @@ def test_a_row_may_choose_among_values_of_its_own(tmp_path):
 def test_a_row_may_be_trained_with_the_choice_of_another(tmp_path):
     text = ROWS.replace("published", 'like = "base"\npublished')
     study = study_of(tmp_path, text.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
-    assert {cell.row for cell in cells_of(study, [])} == {"base"}
+    assert {cell.row for cell in cells_of(study, {})} == {"base"}
     assert count_cells(study) == 2 + 2 + 2  # candidates and both seeds of the base; both seeds of the other row
     records = [record("base", {"train.lr": rate}, 0, score) for rate, score in ((1e-3, 1.0), (1e-2, 2.0))]
-    assert [cell for cell in cells_of(study, records) if cell.row == "N 1"] == [
+    assert [cell for cell in cells_of(study, by_key(records)) if cell.row == "N 1"] == [
         Cell("N 1", {"train.lr": 1e-2}, seed) for seed in (1, 2)
     ]
-    assert count_cells(study, records) == 6
+    assert count_cells(study, by_key(records)) == 6
     failed = [record("base", {"train.lr": rate}, 0, None, state="diverged") for rate in (1e-3, 1e-2)]
-    assert count_cells(study, failed) == 2
+    assert count_cells(study, by_key(failed)) == 2
 
 
 def test_names_of_rows_become_different_names_of_folders():
@@ -158,7 +167,8 @@ def test_the_hash_of_settings_ignores_the_machine_and_sees_the_seed(tmp_path):
         (("published", 'recipe = "own.toml"\npublished'), "the recipe is 'own.toml', but there is no such file"),
         (("published", 'recipe = "copi"\npublished'), "did you mean 'copy'?"),
         (("[rows.base]", '[grid]\n"model.width" = [1]\n[rows.base]'), "one of the two"),
-        (("[rows.base]", '[choose]\n"model.num_layers" = [1, 2]\n[rows.base]'), "the study chooses it"),
+        (("[rows.base]", '[choose]\n"model.num_layers" = [1, 2]\n[rows.base]'), "as in choose = {}"),
+        (("published", 'choose = { "model.num_layers" = [1] }\npublished'), "it from the settings of the row"),
         (("[rows.base]", '[choose]\n"train.lr" = []\n[rows.base]'), "name at least one value"),
         (("published", 'like = "bass"\npublished'), "the row 'N 1' has like = 'bass'; name a row above it"),
         (("published", "publish"), "did you mean 'published'?"),

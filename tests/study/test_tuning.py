@@ -13,7 +13,8 @@ from regard.errors import CheckpointError, ConfigError, MissingExtra, TrainingEr
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
 from regard.study.cells import recipe_of_cell, settings_digest, settings_of
-from regard.study.choices import cells_of, read_records
+from regard.study.checks import check_study
+from regard.study.choices import by_key, cells_of, read_records
 from regard.study.records import CellRecord, SetScores
 from regard.study.running.job import ENDED, REFUSED
 from regard.study.running.record_from_log import make_record
@@ -118,7 +119,9 @@ class Trainer:
 
         def missing():
             known = {(one.row, one.seed) for one in read_records(study, out) if one.row not in again}
-            return [cell for cell in cells_of(study, read_records(study, out)) if (cell.row, cell.seed) not in known]
+            return [
+                cell for cell in cells_of(study, by_key(read_records(study, out))) if (cell.row, cell.seed) not in known
+            ]
 
         for cell in missing():
             if len(self.trained) >= self.most:
@@ -242,6 +245,28 @@ def test_settings_are_tried_once_and_a_search_without_others_ends(tuning, tmp_pa
     tried = [tuple(settings.items()) for row, seed, settings in trainer.trained if seed == 0 and row != "recipe"]
     assert len(tried) == len(set(tried)) == 4
     assert any("ends after 4 of 8 trials" in one for one in said)
+
+
+@needs_optuna
+def test_without_a_test_set_the_best_trial_is_compared_on_the_dev_set(tuning, tmp_path):
+    text = (tmp_path / "toy.toml").read_text(encoding="utf-8")
+    assert 'test = { test = { pairs = "test.tsv" } }\n' in text
+    text = text.replace('test = { test = { pairs = "test.tsv" } }\n', "")
+    (tmp_path / "toy.toml").write_text(text, encoding="utf-8")
+    done = tune(tuning, out=tmp_path / "out", train=Trainer())
+    assert done.ended and done.best.tests == ("valid",)
+    check_study(read_study(tmp_path / "out" / "best.toml"))
+
+
+@needs_optuna
+def test_a_trial_outside_of_a_search_that_was_narrowed_is_not_chosen_and_not_counted(tuning, tmp_path):
+    """The rate 0.001 is the best of all."""
+    wide = with_search(tuning, {"train.lr": [0.01, 0.001]}, trials=2)
+    assert tune(wide, out=tmp_path / "out", train=Trainer()).best.rows.keys() == {"recipe", "trial 1"}
+    narrow, trainer = with_search(tuning, {"train.lr": [0.005, 0.006]}, trials=2), Trainer()
+    done = tune(narrow, out=tmp_path / "out", train=trainer)
+    assert [row for row, seed, _ in trainer.trained if seed == 0] == ["trial 3", "trial 4"]
+    assert [row.settings["train.lr"] for name, row in done.best.rows.items() if name != "recipe"] == [0.005]
 
 
 @needs_optuna

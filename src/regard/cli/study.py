@@ -44,8 +44,13 @@ def run(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(help="Save and stop after so many seconds; the same command resumes.", min=1, show_default=False),
+        typer.Option(
+            help="Save and stop after this many seconds; the same command resumes.", min=1, show_default=False
+        ),
     ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry/--no-retry", help="Whether to train cells again that failed in an earlier call.")
+    ] = True,
     slurm: Annotated[
         Path | None,
         typer.Option(metavar="SCRIPT", help="Write a batch script for Slurm, and train nothing.", show_default=False),
@@ -60,7 +65,7 @@ def run(
 
       question = "Do more layers help?"
 
-      recipe = "reverse"             a shipped recipe, or a .toml file
+      recipe = "reverse"             an included recipe, or a .toml file
 
       metric = "exact"               what is tested; others are reported
 
@@ -98,8 +103,8 @@ def run(
 
       regard study run layers.toml --ray --at-once 2    two cells per GPU of a cluster
 
-    Exit status: 0 if all cells have ended, diverged ones included; 1 if some failed; 3 if --seconds were over first; if
-    stopped, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+    Exit status: 0 if all cells have ended, diverged ones included; 1 if some failed; 3 if the time limit
+    --seconds was reached first; if stopped, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """
     from regard.study.study_file import read_study
 
@@ -134,6 +139,7 @@ def run(
             warn=print_warning,
             stop=stop,
             start=start,
+            retry_failed=retry,
         )
     for record in state.records:
         if record.state != "finished":
@@ -173,18 +179,20 @@ def show(
     ] = None,
     trials: Annotated[
         int,
-        typer.Option(help="Random exchanges of the test over sentences: more give finer p-values.", min=1, max=100_000),
+        typer.Option(help="Random exchanges of the test over sentences: more give finer p-values.", min=1),
     ] = 10_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print what a study has found so far: scores of all rows over seeds, and which of them differ from the baseline.
 
-    Writes the same as study.json, table.md, table.tex, table.txt, figure.svg and figure.pdf into the folder of the study. A
-    row is called better or worse if every test finds a difference, and unclear if one of two does: one test is over seeds,
-    and one over sentences, where the metric has counts of each sentence. Each is corrected for the number of rows.
+    Writes the same as study.json, table.md, table.tex, table.txt, figure.svg and figure.pdf into the folder of the study.
 
-    A bundle has this and all that it was derived from, but for the test sets: records, outputs, statistics of each sentence,
-    run cards, and the hash of every file. It is small enough to publish; regard study check derives its numbers again.
+    There are two tests: over seeds, and, for metrics with per-sentence statistics, over sentences. A row is better or worse
+    if all of them find a difference, and unclear if only one of two does. p-values are corrected for the number of rows.
+
+    A bundle contains these results and everything they were derived from, except the test sets: records, outputs, statistics
+    of each sentence, run cards, and the hash of every file. It is small enough to publish; regard study check recomputes its
+    numbers.
 
     Examples:
 
@@ -195,12 +203,13 @@ def show(
     from regard.metrics.significance import Sampling
     from regard.study.bundle.bundle_writing import write_bundle
     from regard.study.result.collected import collect
+    from regard.study.result.deriving import check_sampling
     from regard.study.result.result_files import result_files, save_result
     from regard.study.result.table_formats import as_text
     from regard.study.study_file import read_study
 
     sampling = Sampling(trials=trials)
-    sampling.check()
+    check_sampling(sampling)
     folder = out or Path("runs") / file.stem
     collected = collect(read_study(file), folder, data=data, tell=print_message)
     if not collected.records:
@@ -215,7 +224,9 @@ def show(
         print_warning("the study is not complete: some cells are missing, diverged or failed")
     if bundle is not None:
         hashes = write_bundle(bundle, collected, folder, files)
-        print_message(f"wrote {len(hashes):,} files and MANIFEST to {bundle}; check them with: regard study check {bundle}")
+        print_message(
+            f"wrote {len(hashes):,} files and MANIFEST to {bundle}; check them with: regard study check {bundle}"
+        )
 
 
 @app.command()
@@ -249,6 +260,6 @@ def check(
     if found.problems:
         raise typer.Exit(1)
     print(
-        f"{bundle} is right: {counted(found.files, 'file')} as listed, {counted(len(found.derived), 'file')} derived again "
-        f"with {counted(found.values, 'value')} of the result, from {counted(found.cells, 'cell')}"
+        f"{bundle} is correct: {counted(found.files, 'file')} match their hashes; {counted(len(found.derived), 'file')} "
+        f"with {counted(found.values, 'value')} were recomputed from {counted(found.cells, 'cell')}"
     )

@@ -24,18 +24,20 @@ def tune(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(help="Save and stop after so many seconds; the same command resumes.", min=1, show_default=False),
+        typer.Option(
+            help="Save and stop after this many seconds; the same command resumes.", min=1, show_default=False
+        ),
     ] = None,
 ) -> None:
     r"""Search for better settings of a recipe, and compare the best with the recipe over several seeds.
 
     A search is a .toml file:
 
-      recipe = "reverse"             a shipped recipe, or a .toml file
+      recipe = "reverse"             an included recipe, or a .toml file
 
       metric = "exact"               on the dev set
 
-      trials = 20                    that are trained, with a seed of their own
+      trials = 20                    with a seed of their own; refused ones count
 
       seeds = \[1, 2, 3]              of the final comparison
 
@@ -64,8 +66,8 @@ def tune(
     A trial that the recipe refuses counts as one without a score: FOLDER/refused.toml says why. No settings are tried twice.
     The same command resumes a search that was stopped, or whose file has more trials now.
 
-    Exit status: 0 if the search has ended; 1 if no trial has a score, or if a cell of the comparison failed; 3 if --seconds
-    were over first; if stopped, 130 after Ctrl-C, 143 after SIGTERM.
+    Exit status: 0 if the search has ended; 1 if no trial has a score, or if a cell of the comparison failed; 3 if the
+    time limit --seconds was reached first; if stopped, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """
     from regard.study.tuning.tuning_file import read_tuning
 

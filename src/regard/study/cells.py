@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import regard
 from regard.config import Recipe
 from regard.errors import ConfigError
 from regard.recipe_files import NOT_THE_RUN
@@ -24,7 +25,7 @@ from regard.text.bitext import without_folders
 from regard.toml import flat_table, to_table
 
 CELLS, RUN, OUTPUTS, RECORD = "cells", "run", "outputs", "cell.json"
-LONGEST_SLUG = 60
+MAX_SLUG = 60
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def cell_of(record: CellRecord) -> Cell:
 
 def slug(name: str) -> str:
     """Return a file name for a text. Texts that are no file names as they are get a hash, so that no two share one."""
-    plain = re.sub(r"[^A-Za-z0-9_.=]+", "-", name).strip("-.")[:LONGEST_SLUG]
+    plain = re.sub(r"[^A-Za-z0-9_.=]+", "-", name).strip("-.")[:MAX_SLUG]
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}".lstrip("-")
 
 
@@ -65,7 +66,7 @@ def candidate_slug(candidate: Settings) -> str:
     """Return a file name for the settings that are chosen; "-" if nothing is."""
     text = ",".join(f"{key.rpartition('.')[2]}={json.dumps(value, sort_keys=True)}" for key, value in candidate.items())
     whole = json.dumps(candidate, sort_keys=True)
-    return "-" if not candidate else f"{slug(text)[:LONGEST_SLUG]}-{hashlib.sha256(whole.encode()).hexdigest()[:6]}"
+    return "-" if not candidate else f"{slug(text)[:MAX_SLUG]}-{hashlib.sha256(whole.encode()).hexdigest()[:6]}"
 
 
 def outputs_name(test: str) -> str:
@@ -96,8 +97,23 @@ def tests_of(study: Study) -> tuple[str, ...]:
 
 
 def is_tried(study: Study, cell: Cell | CellRecord) -> bool:
-    """Return whether a cell is there for the choice alone. It is scored on the dev set and on nothing else."""
+    """Return whether a cell is a candidate that is tried for the choice. It is scored on the dev set and on nothing else."""
     return cell.seed == study.choosing_seed
+
+
+def is_of_this_version(record: CellRecord) -> bool:
+    """Return whether this version of regard has trained a cell. Of a cell that failed before training, this is assumed."""
+    return record.machine.get("regard", regard.__version__) == regard.__version__
+
+
+def has_settings_of(record: CellRecord, study: Study, cell: Cell) -> bool:
+    """Return whether a record is of the settings that the cell has now.
+
+    Another version may have other settings and other defaults, so the hash of all settings is compared within a version.
+    """
+    if not is_of_this_version(record):
+        return record.settings == settings_of(study, cell)
+    return record.settings_sha256 == settings_digest(recipe_of_cell(study, cell))
 
 
 def read_record(study: Study, cell: Cell, out: Path | str) -> CellRecord | None:
@@ -105,17 +121,29 @@ def read_record(study: Study, cell: Cell, out: Path | str) -> CellRecord | None:
     folder = cell.folder(out)
     if not folder.has_file(RECORD):
         return None
-    record, recipe = folder.load_struct(RECORD, CellRecord), recipe_of_cell(study, cell)
-    if record.settings_sha256 != settings_digest(recipe):
+    record = folder.load_struct(RECORD, CellRecord)
+    if not has_settings_of(record, study, cell):
         if record.state == "failed":
             return None  # nothing is lost: it is tried again with the settings of now
         raise ConfigError(
             f"{folder} was trained with other settings than the study has now; remove this folder to train it again, "
             "or name another folder with --out"
         )
-    reported = recipe.data.test if study.tests is None else study.tests
+    if record.state != "finished":
+        return record
+    reported = recipe_of_cell(study, cell).data.test if study.tests is None else study.tests
     needed = (VALID,) if is_tried(study, cell) else reported
     # What was a candidate with other seeds has no scores on the test sets yet.
-    if record.state == "finished" and any(record.test(name) is None for name in needed):
-        return None
-    return record
+    return None if any(record.test(name) is None for name in needed) else record
+
+
+def forget_other_failure(study: Study, cell: Cell, out: Path | str) -> None:
+    """Remove the run and the record of a cell that failed with other settings, so that it begins anew with those of now."""
+    folder = cell.folder(out)
+    if not folder.has_file(RECORD):
+        return
+    record = folder.load_struct(RECORD, CellRecord)
+    if record.state == "failed" and not has_settings_of(record, study, cell):
+        if folder.has_folder(RUN):
+            folder.remove(RUN)
+        folder.remove(RECORD)  # last, so that a process that is killed here leaves the record

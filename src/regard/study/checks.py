@@ -1,18 +1,23 @@
-"""Checks of a study before anything is trained: every recipe is complete, its files exist, its metric can be computed."""
+"""Checks of a study before anything is trained.
+
+Every recipe is complete, its files exist, its metric can be computed, and all rows have the same test sets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
-from regard.config import Bitext, Recipe
+from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import ConfigError, did_you_mean
 from regard.metrics import PROBABILITIES, metrics_of
 from regard.recipe_files import recipe_folder
 from regard.study.study_file import VALID, Study, candidates_of, recipe_of
 from regard.tasks import task_of
+from regard.tasks.corpus import load_tagged
 from regard.tasks.recipe_checks import resolve
-from regard.text.bitext import babi_files, data_folders, find_store, text_files
+from regard.text.bitext import babi_files, data_folders, find_store, new_report, pairs_fingerprint, text_files
 
 
 def check_study(
@@ -22,15 +27,26 @@ def check_study(
 
     `warn` receives each sentence about settings that are probably not meant once.
     """
-    recipes = check_recipes(study, warn=warn)
-    for row, recipe in recipes.items():
-        _find_files(recipe, data_folders(data, recipe_folder(study.recipe_name(row))))
+    sets: dict[str, _Sets] = {}  # by the text of the data table and the folders, which most recipes of a study share
+    by_row: dict[str, list[_Sets]] = {}
+    for row, recipes in check_recipes(study, warn=warn).items():
+        folders = data_folders(data, recipe_folder(study.recipe_name(row)))
+        for recipe in recipes:
+            key = repr((recipe.data, folders))
+            if key not in sets:
+                find_files(
+                    (*recipe.data.corpora, *recipe.data.dev_sets, *recipe.data.test.values()), recipe.data, folders
+                )
+                sets[key] = _Sets(recipe, folders)
+            by_row.setdefault(row, []).append(sets[key])
+    if len(sets) > 1:
+        _refuse_other_sets(study, by_row)
 
 
-def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: None) -> dict[str, Recipe]:
-    """Return a recipe of each row. Raise ConfigError for the first of all recipes that does not fit."""
+def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: None) -> dict[str, list[Recipe]]:
+    """Return the recipes of all candidates of each row. Raise ConfigError for the first that does not fit."""
     warnings: dict[str, None] = {}
-    found = {}
+    found: dict[str, list[Recipe]] = {}
     for row in study.rows:
         candidates = candidates_of(study, study.rows[row].like or row)
         for candidate in candidates:
@@ -39,8 +55,9 @@ def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: No
                 _check_recipe(study, resolve(recipe), chooses=len(candidates) > 1)
             except ConfigError as error:
                 raise ConfigError(f"the row {row!r}: {error}") from error
-            found[row] = recipe
-    if study.metric == "perplexity" and len({repr(recipe.tokenizer) for recipe in found.values()}) > 1:
+            found.setdefault(row, []).append(recipe)
+    tokenizers = {repr(recipe.tokenizer) for recipes in found.values() for recipe in recipes}
+    if study.metric == "perplexity" and len(tokenizers) > 1:
         raise ConfigError(
             "study.metric is 'perplexity', which is per token, but the rows have different tokenizers; choose another metric"
         )
@@ -69,12 +86,59 @@ def _check_recipe(study: Study, recipe: Recipe, *, chooses: bool) -> None:
         raise ConfigError('the recipe names no test set; name one in data.test, or set tests = ["valid"]')
 
 
-def _find_files(recipe: Recipe, folders: list[Path]) -> None:
-    """Raise DataError if a file of the recipe is missing."""
-    for bitext in (*recipe.data.corpora, *recipe.data.dev_sets, *recipe.data.test.values()):
-        if bitext.store is not None:
-            find_store(bitext.store, folders)
-        elif bitext.babi is not None:
-            babi_files(bitext, folders, recipe.data)
-        elif bitext.names(*Bitext.FILES):
-            text_files(bitext, folders, recipe.data)
+def find_files(texts: Iterable[Bitext], data: DataConfig, folders: list[Path]) -> list[Path]:
+    """Return the files of corpora and test sets. Raise DataError if one is missing."""
+    found: list[Path] = []
+    for text in texts:
+        if text.store is not None:
+            found.append(find_store(text.store, folders))
+        elif text.babi is not None:
+            found += babi_files(text, folders, data)
+        elif text.names(*Bitext.FILES):
+            found += text_files(text, folders, data)
+    return found
+
+
+class _Sets:
+    """The dev set and the test sets of a recipe, as hashes that are computed when they are asked for."""
+
+    def __init__(self, recipe: Recipe, folders: list[Path]) -> None:
+        self.data, self.folders = recipe.data, folders
+
+    @cached_property
+    def tests(self) -> dict[str, str]:
+        """A hash of each test set, by name."""
+        return {name: self._hash([text]) for name, text in self.data.test.items()}
+
+    @cached_property
+    def valid(self) -> str:
+        """A hash of the dev set. What is held out is not read: training text may be large, so its table is compared."""
+        if any(one.hold_out for one in self.data.dev_sets):
+            return repr((self.data.corpora, self.data.dev_sets, self.data.on_error, self.data.decontaminate))
+        return self._hash(self.data.dev_sets)
+
+    def _hash(self, texts: Sequence[Bitext]) -> str:
+        report = new_report(self.data)
+        pairs = [pair for text in texts for pair in load_tagged(text, self.data, self.folders, report)]
+        return str(pairs_fingerprint(pairs)["sha256"])
+
+
+def _refuse_other_sets(study: Study, by_row: Mapping[str, Sequence[_Sets]]) -> None:
+    """Raise ConfigError if rows would be scored on different pairs, or candidates of a row be chosen on different ones."""
+    first = by_row[study.baseline][0]
+    tests = list(first.data.test) if study.tests is None else study.tests
+    for row, sets in by_row.items():
+        for own in sets:
+            for name in tests:
+                here, there = (own.valid, first.valid) if name == VALID else (own.tests.get(name), first.tests[name])
+                if here != there:
+                    where = "the dev set" if name == VALID else f"the test set {name}"
+                    raise ConfigError(
+                        f"the row {row!r} has other pairs in {where} than the row {study.baseline!r}, so their scores "
+                        "could not be compared; name the same files"
+                    )
+        if len(sets) > 1 and len({own.valid for own in sets}) > 1:
+            raise ConfigError(
+                f"the candidates of the row {row!r} have different pairs in the dev set, so none could be chosen; name "
+                "the same files"
+            )

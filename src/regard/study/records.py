@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from regard.study.study_file import Settings
 
 State = Literal["finished", "diverged", "failed"]
+STATES: tuple[State, ...] = get_args(State)
 Scores = dict[str, float | None]  # by metric; None: not finite
 
 

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from regard.errors import CheckpointError
 from regard.run.folder import RunFolder
-from regard.study.cells import RUN, Cell, read_record, recipe_of_cell, settings_digest, settings_of
-from regard.study.choices import cells_of, count_cells, known_records
-from regard.study.records import CellRecord
-from regard.study.study_file import VALID, Study
+from regard.study.cells import RECORD, RUN, Cell, read_record, recipe_of_cell, settings_digest, settings_of
+from regard.study.choices import cells_of, choose_candidate, count_cells, known_records
+from regard.study.records import STATES, CellRecord
+from regard.study.study_file import VALID, Settings, Study
 
 Stage = Literal["waiting", "training", "elsewhere", "scoring", "finished", "diverged", "failed"]
 
@@ -29,6 +29,11 @@ class CellProgress:
     score: float | None  # on the dev set: of the final weights, or of the last validation
     problem: str = ""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the cell has a record."""
+        return self.stage in STATES
+
 
 class StudyState:
     """What is on disk of a study. With `retry_failed`, cells that failed in earlier calls count as not trained."""
@@ -37,10 +42,12 @@ class StudyState:
         self.study, self.out = study, Path(out)
         self._records: dict[str, CellRecord] = {}
         self._steps: dict[str, int] = {}
-        self._retried: set[str] = set()
+        self._retried: dict[str, int] = {}  # cells that failed in earlier calls, and when their record was written
         self.refresh()
         if retry_failed:
-            self._retried = {key for key, record in self._records.items() if record.state == "failed"}
+            for cell in self.cells():
+                if (record := self._records.get(cell.key)) is not None and record.state == "failed":
+                    self._retried[cell.key] = self._written(cell)
         for key in self._retried:
             del self._records[key]
 
@@ -48,6 +55,10 @@ class StudyState:
     def records(self) -> list[CellRecord]:
         """The records of the cells that have ended."""
         return list(self._records.values())
+
+    def chosen(self, row: str) -> Settings | None:
+        """Return the candidate that is chosen for a row; None until its candidates have ended."""
+        return choose_candidate(self.study, row, self._records)
 
     def refresh(self) -> None:
         """Read the records that have been written since the last call."""
@@ -58,8 +69,16 @@ class StudyState:
             record = read_record(self.study, cell, self.out)
         except CheckpointError as error:  # damaged: this cell fails, and the others are trained
             record = self._failed(cell, str(error))
-        tried_again = record is not None and record.state == "failed" and cell.key in self._retried
-        return None if tried_again else record
+        if record is not None and record.state == "failed" and self._retried.get(cell.key) == self._written(cell):
+            return None
+        return record
+
+    def _written(self, cell: Cell) -> int:
+        """Return when the record of a cell was written. Another runner that has tried the cell again has changed it."""
+        try:
+            return (cell.folder(self.out).path / RECORD).stat().st_mtime_ns
+        except OSError:
+            return 0
 
     def _failed(self, cell: Cell, problem: str) -> CellRecord:
         return CellRecord(
@@ -74,14 +93,14 @@ class StudyState:
 
     def give_up(self, cell: Cell, problem: str | None = None) -> None:
         """Count the failure of a cell from now on. With `problem`, its folder has no record of it, and cannot have one."""
-        self._retried.discard(cell.key)
+        self._retried.pop(cell.key, None)
         if problem is not None:
             self._records[cell.key] = self._failed(cell, problem)
         self.refresh()
 
     def cells(self) -> list[Cell]:
         """Return all cells that are known by now."""
-        return cells_of(self.study, self.records)
+        return cells_of(self.study, self._records)
 
     def open_cells(self) -> list[Cell]:
         """Return the cells that have not ended."""
@@ -94,7 +113,7 @@ class StudyState:
     @property
     def total(self) -> int:
         """The number of cells when all candidates are chosen."""
-        return count_cells(self.study, self.records)
+        return count_cells(self.study, self._records)
 
     def steps_of(self, cell: Cell) -> int:
         """Return how many steps a cell is trained for."""
@@ -130,8 +149,7 @@ def seconds_left(state: StudyState, progress: list[CellProgress], at_once: int) 
     steps, seconds = sum(one.step for one in progress), sum(one.seconds for one in progress)
     if not steps or not seconds:
         return None
-    ended = ("finished", "diverged", "failed")
-    left = sum(one.steps - one.step for one in progress if one.stage not in ended)
+    left = sum(one.steps - one.step for one in progress if not one.ended)
     unknown = state.total - len(progress)  # the other seeds of candidates that are not chosen yet
     mean = sum(one.steps for one in progress) / len(progress)
     return (left + unknown * mean) * seconds / steps / max(at_once, 1)

@@ -21,6 +21,12 @@ MAX_ROWS, MAX_SEEDS, MAX_CANDIDATES, MAX_NAME = 500, 100, 200, 100
 Settings = dict[str, Any]  # values of a recipe by dotted key, such as {"model.width": 128}
 
 
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise ValueError unless these can be the seeds of a study."""
+    if not 0 < len(seeds) == len(set(seeds)) <= MAX_SEEDS or min(seeds) < 0:
+        raise ValueError(f"seeds must name 1 to {MAX_SEEDS} seeds, each once, none below 0")
+
+
 class StudyRow(Struct, frozen=True):
     """One row of the table: what it changes, and what was published about the same change."""
 
@@ -53,8 +59,7 @@ class Study(Struct, frozen=True):
     def check(self) -> None:
         if not self.question.strip() or not self.question.isprintable():
             raise ValueError("question must be one line of text")
-        if not 0 < len(self.seeds) == len(set(self.seeds)) <= MAX_SEEDS or min(self.seeds) < 0:
-            raise ValueError(f"seeds must name 1 to {MAX_SEEDS} seeds, each once, none below 0")
+        check_seeds(self.seeds)
         if bool(self.rows) == bool(self.grid):
             raise ValueError("a study has [rows.NAME] tables or a [grid], one of the two")
         if len(self.rows) > MAX_ROWS:
@@ -97,6 +102,8 @@ def read_study(path: Path | str) -> Study:
     study = from_table(Study, table, where="study")
     _refuse_wrong_lists(study)
     if study.grid:
+        for key in study.grid.keys() & study.choose.keys():
+            raise ConfigError(f"study.grid and study.choose both have {key}; remove it from one of them")
         study = msgspec.structs.replace(study, rows=_rows_of_grid(study.grid), grid={})
     study = with_recipes(study, lambda name: locate_recipe(path, name))
     study = msgspec.structs.replace(study, baseline=_baseline(study))
@@ -181,9 +188,10 @@ def _refuse_wrong_settings(study: Study, name: str) -> None:
             raise ConfigError("a study sets train.seed itself; name the seeds in seeds = [1, 2, 3]")
     for key in choose:
         if key in row.settings:
+            own = row.choose is None and not row.like
+            more = ", or give the row a choose of its own, as in choose = {}" if own else ""
             raise ConfigError(
-                f"the row {name!r} sets {key}, and the study chooses it; give the row a choose of its own, as in "
-                "choose = {}"
+                f"the row {name!r} sets {key}, and the study chooses it; remove it from the settings of the row{more}"
             )
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
-from regard.errors import CheckpointError, RegardError
-from regard.metrics import METRICS, TEXT, score_all
+from regard.config import DataConfig
+from regard.errors import CheckpointError, DataError, RegardError
+from regard.metrics import METRICS, PROBABILITIES, TEXT, score_all
 from regard.metrics.significance import Sampling
 from regard.storage.folder import Folder, parse_json
 from regard.study.bundle.bundle_files import (
     MANIFEST,
-    MOST_TRIALS,
     list_files,
     load_member,
     read_bundled_study,
@@ -33,17 +33,20 @@ from regard.study.bundle.bundle_records import (
     BundleCheck,
     check_settings,
     collect_bundle,
-    outputs_of,
+    no_outputs,
     read_bundled_outputs,
     read_bundled_records,
+    sets_of,
 )
-from regard.study.cells import RECORD, cell_of, recipe_of_cell
+from regard.study.cells import RECORD, cell_of, is_tried, recipe_of_cell
 from regard.study.result.collected import Collected
-from regard.study.result.references import STATISTICS, count_sentences, same_score, statistics_name
+from regard.study.result.deriving import check_sampling
+from regard.study.result.references import count_sentences, pairs_of
 from regard.study.result.result_files import RESULT, TABLES
-from regard.study.result.sentence_statistics import statistics_text
+from regard.study.result.sentence_statistics import STATISTICS, same_score, statistics_name, statistics_text
 from regard.study.result.study_result import StudyResult
 from regard.text.bitext import data_folders, refuse_outside
+from regard.text.pair import Pair
 
 
 def check_bundle(
@@ -51,6 +54,7 @@ def check_bundle(
 ) -> BundleCheck:
     """Check a bundle. With `data`, the folder of the test sets, scores are computed again from outputs and references."""
     found = BundleCheck()
+    collected = None
     _check_hashes(bundle, found)
     try:
         study = read_bundled_study(bundle)
@@ -67,15 +71,28 @@ def check_bundle(
     # A study that `read_study` would refuse, or counts that no text has.
     except (LookupError, ValueError, TypeError, ArithmeticError) as error:
         found.add(f"{bundle} is damaged: {type(error).__name__}: {error}")
-    if data is None:
-        found.notes.append(
-            "scores are derived from the statistics of each sentence; with --data, from the outputs and the references"
-        )
+    if data is None and collected is not None:
+        found.notes += _unverified(collected)
     found.notes.append("perplexity, parameters, times and speeds are as recorded: only training could give them again")
     found.notes.append(
         "figures, cards and the recipe have the hashes that the manifest lists, and are not derived again"
     )
     return found
+
+
+def _unverified(collected: Collected) -> Iterator[str]:
+    """Yield notes on the scores that are not derived again without the data."""
+    metric, again = collected.study.metric, "with --data, they are computed again from the outputs and the references"
+    if not any(scored.outputs_sha256 for _, scored, _ in sets_of(collected)):
+        yield "all scores are as recorded, because there are no outputs to compute them from"
+        return
+    if not collected.statistics:
+        yield f"no score is derived again, because there are no statistics of sentences; {again}"
+        return
+    yield f"{metric} of cells with the seeds of the study is derived from the statistics of each sentence"
+    candidates = any(is_tried(collected.study, record) for record in collected.records)
+    others = ", and those of candidates on the dev set, by which they are chosen," if candidates else ""
+    yield f"scores of other metrics{others} are as recorded; {again}"
 
 
 def _check_hashes(bundle: Path | str, found: BundleCheck) -> None:
@@ -101,31 +118,38 @@ def _check_hashes(bundle: Path | str, found: BundleCheck) -> None:
 
 def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, found: BundleCheck) -> None:
     """Compute scores and statistics of all outputs again."""
-    from regard.study.test_sets import task_and_sets  # imports torch
+    from regard.study.test_sets import read_sets  # imports torch
+    from regard.tasks import task_of
 
     study, folders = with_recipe_files(bundle, collected.study), data_folders(data, None)
     found.unpacked = 0  # the texts before are not kept
-    task: Any = None
-    sets: dict[str, Any] = {}
-    for record, scored, place in outputs_of(collected):
-        if task is None:
-            # The recipe comes with the bundle, so it may not name files elsewhere.
-            table = recipe_of_cell(study, cell_of(record)).data
-            for text in (*table.corpora, *table.dev_sets, *table.test.values()):
-                refuse_outside(text, folders, recipe_of=str(bundle))
-            # Not the folder of the recipe, which comes with the bundle: references in it would prove nothing.
-            task, sets = task_and_sets(study, record, folders)
+    sets: dict[str, dict[str, list[Pair]]] = {}  # by the data table, which most rows share
+    for record, scored, place in sets_of(collected):
+        task = task_of(recipe_of_cell(study, cell_of(record)))
+        if task.compares == PROBABILITIES:
+            found.note(
+                f"scores on {scored.name} are as recorded, because only the model could give its probabilities again"
+            )
+            continue
+        if not scored.outputs_sha256:
+            found.add(no_outputs(scored, place))
+            continue
         outputs = read_bundled_outputs(bundle, place, scored, found)
+        table = task.recipe.data
+        if repr(table) not in sets:
+            _refuse_references_of(bundle, table, folders)
+            # Not the folder of the recipe, which comes with the bundle: references in it would prove nothing.
+            sets[repr(table)] = read_sets(task, folders)
+        pairs = pairs_of(scored, sets[repr(table)])
         key = (record.row, record.seed, scored.name)
         if key in collected.statistics and task.compares == TEXT:
-            again = statistics_text(count_sentences(study, scored, outputs, sets, task)).splitlines()
+            again = statistics_text(count_sentences(study, scored, outputs, sets[repr(table)], task)).splitlines()
             kept = statistics_text(collected.statistics[key]).splitlines()
             line = _first_difference(again, kept)
             name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
             found.derived.add(name)
             if line is not None:
                 found.add(f"line {line:,} of {name} is not what the output and the reference give")
-        pairs = sets[scored.name]
         references, inputs = [pair.target for pair in pairs], [pair.source for pair in pairs]
         for score in score_all(outputs, references, inputs, task.recipe.evaluate, compares=task.compares):
             recorded = scored.scores.get(score.name)
@@ -133,6 +157,19 @@ def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, fo
                 found.add(
                     f"{place}/{RECORD}: {score.name} on {scored.name} is {recorded}, but the outputs give {score.value}"
                 )
+
+
+def _refuse_references_of(bundle: Path | str, table: DataConfig, folders: list[Path]) -> None:
+    """Raise DataError if a recipe, which comes with the bundle, names files elsewhere, or references in the bundle."""
+    from regard.study.checks import find_files  # imports torch
+
+    scored = (*table.dev_sets, *table.test.values())
+    for text in (*table.corpora, *scored):
+        refuse_outside(text, folders, recipe_of=str(bundle))
+    read = (*table.corpora, *scored) if any(one.hold_out for one in table.dev_sets) else scored
+    for path in find_files(read, table, folders):
+        if path.resolve().is_relative_to(Path(bundle).resolve()):
+            raise DataError(f"{path} is in the bundle, where references prove nothing; name the folder of your own")
 
 
 def _first_difference(one: Sequence[str], other: Sequence[str]) -> int | None:
@@ -147,10 +184,8 @@ def _check_result(bundle: Path | str, collected: Collected, found: BundleCheck) 
     stored = Folder(bundle).load_struct(RESULT, StudyResult)
     if stored.metric not in METRICS.names():
         raise CheckpointError(f"{RESULT}: there is no metric {stored.metric!r}")
-    if stored.trials > MOST_TRIALS:
-        raise CheckpointError(f"{RESULT}: trials is {stored.trials:,}; at most {MOST_TRIALS:,} are repeated")
     sampling = Sampling(seed=stored.trials_seed, trials=stored.trials)
-    sampling.check()
+    check_sampling(sampling)
     result = collected.result(sampling)
     missing = [f"{row.name}: {problem}" for row in result.rows for problem in row.problems]
     if missing:

@@ -24,17 +24,16 @@ from regard.study.study_file import Study, with_recipes
 from regard.toml import from_table, parse_toml
 
 MANIFEST, STUDY, RECIPE = "MANIFEST", "study.toml", "recipe"
-MOST_FILES, MOST_LEVELS, MOST_MANIFEST = 100_000, 8, 2**25
-MOST_TRIALS = 100_000  # of approximate randomization, which a check repeats
+MAX_FILES, MAX_LEVELS, MAX_MANIFEST = 100_000, 8, 2**25
 
 
 def read_manifest(bundle: Path | str) -> dict[str, str]:
     """Return the hash of each file that the manifest of a bundle lists, by path."""
-    text = Folder(bundle).load_text(MANIFEST, limit=MOST_MANIFEST)
+    text = Folder(bundle).load_text(MANIFEST, limit=MAX_MANIFEST)
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         parts = re.fullmatch(r"([0-9a-f]{64})  ([^\\\s][^\\]*)", line)
-        if parts is None or parts[2] in found or number > MOST_FILES:
+        if parts is None or parts[2] in found or number > MAX_FILES:
             raise CheckpointError(f"line {number:,} of {MANIFEST} is damaged: {line[:100]!r}")
         found[parts[2]] = parts[1]
     return found
@@ -49,7 +48,7 @@ def load_member(bundle: Path | str, path: str) -> bytes:
 def list_files(folder: Folder, above: str = "") -> Iterator[str]:
     """Yield the paths of all files in a bundle."""
     for name in folder.names():
-        if folder.has_folder(name) and above.count("/") < MOST_LEVELS:
+        if folder.has_folder(name) and above.count("/") < MAX_LEVELS:
             yield from list_files(folder / name, f"{above}{name}/")
         else:
             yield f"{above}{name}"

@@ -26,13 +26,21 @@ from regard.study.cells import (
 )
 from regard.study.choices import known_records
 from regard.study.records import CellRecord, SetScores
-from regard.study.result.collected import Collected
-from regard.study.result.deriving import Place
-from regard.study.result.references import STATISTICS, read_outputs, same_score, statistics_name
-from regard.study.result.sentence_statistics import MOST_BYTES_TOGETHER, parse_statistics, sentence_metric, unpack
+from regard.study.result.collected import Collected, refuse_other_sets
+from regard.study.result.references import read_outputs
+from regard.study.result.sentence_statistics import (
+    MAX_BYTES_TOGETHER,
+    STATISTICS,
+    StatisticsKey,
+    parse_statistics,
+    same_score,
+    sentence_metric,
+    statistics_name,
+    unpack,
+)
 from regard.study.study_file import Study
 
-MOST_PROBLEMS = 100  # that are listed
+MAX_PROBLEMS = 100  # that are listed
 
 
 @dataclass
@@ -49,12 +57,17 @@ class BundleCheck:
 
     def add(self, problem: str) -> None:
         """Note a problem, unless it is known."""
-        if problem not in self.problems and len(self.problems) < MOST_PROBLEMS:
+        if problem not in self.problems and len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
+
+    def note(self, text: str) -> None:
+        """Note what a reader must know of the check, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def unpack(self, bundle: Path | str, path: str) -> str:
         """Return the text of a compressed file. Raise DataError if all of them together are larger than they may be."""
-        text = unpack(load_member(bundle, path), origin=path, most=MOST_BYTES_TOGETHER - self.unpacked)
+        text = unpack(load_member(bundle, path), origin=path, most=MAX_BYTES_TOGETHER - self.unpacked)
         self.unpacked += len(text)
         return text
 
@@ -109,12 +122,25 @@ def collect_bundle(bundle: Path | str, study: Study, records: list[CellRecord], 
     assert study.tests is not None
     metric = sentence_metric(study.metric)
     collected = Collected(study, study.tests, records, metric, {})
-    statistics: dict[Place, Any] = collected.statistics
-    for record, scored, place in outputs_of(collected):
+    statistics: dict[StatisticsKey, Any] = collected.statistics
+    try:
+        refuse_other_sets(records, study.tests)
+    except DataError as error:
+        found.add(str(error))
+    sets, missing = list(sets_of(collected)), []
+    some_have_outputs = any(scored.outputs_sha256 for _, scored, _ in sets)
+    for record, scored, place in sets:
+        if not scored.outputs_sha256:
+            if some_have_outputs:
+                found.add(no_outputs(scored, place))
+            continue
         read_bundled_outputs(bundle, place, scored, found)
+        if metric is None or is_tried(study, record):
+            continue
         name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
         *below, file = name.split("/")
-        if metric is None or is_tried(study, record) or not Folder(bundle, *below).has_file(file):
+        if not Folder(bundle, *below).has_file(file):
+            missing.append(name)
             continue
         text = found.unpack(bundle, name)
         of_sentences = parse_statistics(text, study.metric, sentences=scored.pairs, origin=name)
@@ -122,11 +148,18 @@ def collect_bundle(bundle: Path | str, study: Study, records: list[CellRecord], 
         if not same_score(score, recorded):
             found.add(f"{place}/{RECORD}: {study.metric} on {scored.name} is {recorded}, but {name} gives {score}")
         statistics[record.row, record.seed, scored.name] = of_sentences
+    for name in missing if statistics else ():
+        found.add(f"{name} is missing, but other outputs have such statistics")
     return collected
 
 
-def outputs_of(collected: Collected) -> Iterator[tuple[CellRecord, SetScores, str]]:
-    """Yield the records, test sets and folders whose outputs must be in a bundle."""
+def no_outputs(scored: SetScores, place: str) -> str:
+    """Return the problem of a test set whose outputs are missing."""
+    return f"{place}/{RECORD}: there are no outputs for {scored.name}"
+
+
+def sets_of(collected: Collected) -> Iterator[tuple[CellRecord, SetScores, str]]:
+    """Yield the records, the test sets on which the result uses their scores, and their folders."""
     for record in collected.records:
         for scored in collected.sets_of(record):
             yield record, scored, f"{CELLS}/{cell_of(record).key}"

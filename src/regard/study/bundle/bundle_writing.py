@@ -17,8 +17,7 @@ from regard.study.bundle.bundle_files import MANIFEST, RECIPE, STUDY
 from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, cell_of, outputs_name
 from regard.study.records import CellRecord
 from regard.study.result.collected import Collected
-from regard.study.result.references import STATISTICS, statistics_name
-from regard.study.result.sentence_statistics import pack, statistics_text
+from regard.study.result.sentence_statistics import STATISTICS, pack, statistics_name, statistics_text
 from regard.study.study_file import with_recipes
 from regard.toml import dump_toml, to_table
 
@@ -75,7 +74,7 @@ def _cell_files(collected: Collected, record: CellRecord, out: Path | str) -> di
     found = {f"{place}/{RECORD}": source.load_bytes(RECORD)}
     if (source / RUN).has_file(CARD_PAGE):
         found[f"{place}/{CARD_PAGE}"] = (source / RUN).load_bytes(CARD_PAGE)
-    for scored in collected.sets_of(record):
+    for scored in [one for one in collected.sets_of(record) if one.outputs_sha256]:
         name = outputs_name(scored.name)
         content = (source / OUTPUTS).load_bytes(name)
         if hashlib.sha256(content).hexdigest() != scored.outputs_sha256:

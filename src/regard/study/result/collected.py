@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,19 @@ from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
 from regard.recipe_files import recipe_folder
 from regard.study.cells import cell_of, is_tried, tests_of
-from regard.study.choices import chosen_records, read_records
+from regard.study.choices import by_key, chosen_records, read_records
 from regard.study.records import CellRecord, SetScores
-from regard.study.result.deriving import FINISHED, Place, derive
-from regard.study.result.references import STATISTICS, References, same_score, statistics_name
-from regard.study.result.sentence_statistics import parse_statistics, sentence_metric, unpack
+from regard.study.result.deriving import derive
+from regard.study.result.references import References
+from regard.study.result.sentence_statistics import (
+    STATISTICS,
+    StatisticsKey,
+    parse_statistics,
+    same_score,
+    sentence_metric,
+    statistics_name,
+    unpack,
+)
 from regard.study.result.study_result import StudyResult
 from regard.study.study_file import VALID, Study
 from regard.text.bitext import data_folders
@@ -29,12 +37,12 @@ class Collected:
     tests: tuple[str, ...]
     records: list[CellRecord]
     metric: CorpusMetric | None  # that scores sums of the statistics; None: the metric has none
-    statistics: dict[Place, Statistics]
+    statistics: dict[StatisticsKey, Statistics]
 
     def sets_of(self, record: CellRecord) -> list[SetScores]:
-        """Return the scores of a record that decide something: those of a candidate on the dev set, of others on `tests`."""
+        """Return the scores of a record that the result uses: of a candidate on the dev set, of another cell on `tests`."""
         names = (VALID,) if is_tried(self.study, record) else self.tests
-        return [one for one in record.tests if one.name in names and one.outputs_sha256]
+        return [one for one in record.tests if one.name in names]
 
     def result(self, sampling: Sampling | None = None) -> StudyResult:
         """Derive the result."""
@@ -55,11 +63,11 @@ def collect(
     Counting needs the test sets, whose folder is `data`; what is counted is kept in the folder of the cell.
     """
     records, tests = read_records(study, out), tests_of(study)
-    refuse_other_sets(records)
+    refuse_other_sets(records, tests)
     metric = sentence_metric(study.metric)
-    found: dict[Place, Statistics] = {}
+    found: dict[StatisticsKey, Statistics] = {}
     references: References | None = None
-    for row, own in chosen_records(study, records).items() if metric is not None else ():
+    for row, own in chosen_records(study, by_key(records)).items() if metric is not None else ():
         assert metric is not None
         for seed, record in own.items():
             for scored in [one for one in record.tests if one.name in tests and one.outputs_sha256]:
@@ -70,17 +78,21 @@ def collect(
                         folders = data_folders(data, recipe_folder(study.recipe_name(row)))
                         references = References(study, record, folders)
                     counted = references.count(record, scored, out)
-                if counted is not None and record.state == FINISHED:
+                if counted is not None and record.state == "finished":
                     found[row, seed, scored.name] = counted
     return Collected(study, tests, records, metric, found)
 
 
-def refuse_other_sets(records: Sequence[CellRecord]) -> None:
-    """Raise DataError if cells were scored on different pairs under one name."""
-    seen: dict[str, tuple[str, str]] = {}
+def refuse_other_sets(records: Sequence[CellRecord], tests: Collection[str]) -> None:
+    """Raise DataError if scores that are compared are of different pairs: those on `tests`, and of a row on the dev set."""
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
     for record in records:
         for scored in record.tests:
-            first = seen.setdefault(scored.name, (scored.sha256, cell_of(record).key))
+            if scored.name not in tests and scored.name != VALID:
+                continue
+            # A dev set that is not reported decides among the candidates of a row.
+            row = "" if scored.name in tests else record.row
+            first = seen.setdefault((row, scored.name), (scored.sha256, cell_of(record).key))
             if first[0] != scored.sha256:
                 raise DataError(
                     f"{cell_of(record).key} was scored on other pairs of {scored.name} than {first[1]}; "

@@ -10,18 +10,21 @@ import msgspec
 import numpy as np
 
 from regard.comparing.outputs import length_ranges
+from regard.errors import ConfigError
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
 from regard.study.choices import (
+    Records,
+    by_key,
     cells_of_row,
     choose_candidate,
     chosen_records,
     has_choice,
     is_higher_better,
-    record_of,
     tried_cells,
 )
 from regard.study.records import CellRecord
+from regard.study.result.sentence_statistics import StatisticsKey
 from regard.study.result.significance import SeedTest, holm, seed_tests, sentence_p, verdict
 from regard.study.result.study_result import (
     Cost,
@@ -37,14 +40,20 @@ from regard.study.result.study_result import (
 from regard.study.study_file import VALID, Study, describe_settings
 
 DIGITS = 6  # that are kept of a number
-FINISHED = "finished"
-Place = tuple[str, int, str]  # row, seed and test set
+MAX_TRIALS = 100_000  # of approximate randomization, which whoever checks a bundle repeats
+
+
+def check_sampling(sampling: Sampling) -> None:
+    """Raise ConfigError for numbers that are not possible in a study."""
+    sampling.check()
+    if sampling.trials > MAX_TRIALS:
+        raise ConfigError(f"trials is {sampling.trials:,}; at most {MAX_TRIALS:,} are possible in a study")
 
 
 def derive(
     study: Study,
     records: Sequence[CellRecord],
-    statistics: Mapping[Place, Statistics],
+    statistics: Mapping[StatisticsKey, Statistics],
     *,
     tests: Sequence[str],
     metric: CorpusMetric | None,
@@ -56,7 +65,9 @@ def derive(
     either, differences are tested over seeds alone.
     """
     sampling = Sampling() if sampling is None else sampling
-    chosen = {row: _finished(own) for row, own in chosen_records(study, records).items()}
+    check_sampling(sampling)
+    known = by_key(records)
+    chosen = {row: _finished(own) for row, own in chosen_records(study, known).items()}
     compared = {test: _compare(study, chosen, statistics, test, metric, sampling) for test in tests}
     rows = []
     for name, row in study.rows.items():
@@ -66,13 +77,13 @@ def derive(
                 name=name,
                 group=row.group,
                 settings={**({"recipe": Path(row.recipe).name} if row.recipe else {}), **row.settings},
-                candidates=_candidates(study, name, records),
+                candidates=_candidates(study, name, known),
                 chosen=dict(own[0].candidate) if own else {},
                 parameters=own[0].parameters if own else None,
                 seconds=_mean([one.seconds for one in own]),
                 tokens_per_second=_mean([one.tokens_per_second for one in own if one.tokens_per_second is not None]),
                 sets=[_set_result(study, name, chosen, test, compared[test].get(name)) for test in tests],
-                problems=_problems(study, name, records),
+                problems=_problems(study, name, known),
             )
         )
     finished = [one for own in chosen.values() for one in own.values()]
@@ -97,13 +108,13 @@ def derive(
 
 
 def _finished(records: Mapping[int, CellRecord]) -> dict[int, CellRecord]:
-    return {seed: record for seed, record in records.items() if record.state == FINISHED}
+    return {seed: record for seed, record in records.items() if record.state == "finished"}
 
 
 def _compare(
     study: Study,
     chosen: Mapping[str, Mapping[int, CellRecord]],
-    statistics: Mapping[Place, Statistics],
+    statistics: Mapping[StatisticsKey, Statistics],
     test: str,
     metric: CorpusMetric | None,
     sampling: Sampling,
@@ -177,7 +188,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _by_length(
     chosen: Mapping[str, Mapping[int, CellRecord]],
-    statistics: Mapping[Place, Statistics],
+    statistics: Mapping[StatisticsKey, Statistics],
     test: str,
     metric: CorpusMetric | None,
 ) -> list[LengthScores]:
@@ -201,10 +212,10 @@ def _by_length(
     return found
 
 
-def _candidates(study: Study, row: str, records: Sequence[CellRecord]) -> list[TriedCandidate]:
+def _candidates(study: Study, row: str, records: Records) -> list[TriedCandidate]:
     found, chosen = [], choose_candidate(study, row, records)
     for cell in tried_cells(study, row):
-        record = record_of(records, cell)
+        record = records.get(cell.key)
         state = "missing" if record is None else record.state
         score = None if record is None else record.score(VALID, study.metric)
         found.append(TriedCandidate(cell.candidate, state, score, cell.candidate == chosen))
@@ -223,25 +234,29 @@ def _published(study: Study, name: str, compared: RowComparison | None) -> dict[
     return found
 
 
-def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str]:
+def _problems(study: Study, row: str, records: Records) -> list[str]:
     """Return a few words about the cells of a row that have not finished."""
     found: list[str] = []
     missing: dict[str, list[str]] = {}  # seeds, by candidate
     for cell in cells_of_row(study, row, records):
-        record = record_of(records, cell)
+        record = records.get(cell.key)
         candidate = f" with {describe_settings(cell.candidate)}" if cell.candidate else ""
         if record is None:
             missing.setdefault(candidate, []).append(str(cell.seed))
-        elif record.state != FINISHED:
+        elif record.state != "finished":
             problem = f": {record.problem}" if record.problem else ""
             found.append(f"seed {cell.seed}{candidate} {record.state}{problem}")
     for candidate, seeds in missing.items():
         name, verb = ("seed", "is") if len(seeds) == 1 else ("seeds", "are")
         found.append(f"{name} {', '.join(seeds)}{candidate} {verb} missing")
     if choose_candidate(study, row, records) is None:
-        failed = [one.settings for one in _candidates(study, row, records) if one.state == "failed"]
-        reason = f", because {describe_settings(failed[0])} failed" if failed else ""
-        found.append(f"no candidate is chosen yet{reason}")
+        tried = _candidates(study, study.rows[row].like or row, records)
+        failed = [one.settings for one in tried if one.state == "failed"]
+        if any(one.state == "missing" for one in tried) or failed:
+            reason = f", because {describe_settings(failed[0])} failed" if failed else ""
+            found.append(f"no candidate is chosen yet{reason}")
+        else:
+            found.append("no candidate can be chosen, because none has finished with a score on the dev set")
     return found
 
 

@@ -10,19 +10,19 @@ from typing import Any
 from regard.errors import DataError
 from regard.metrics import TEXT
 from regard.metrics.corpus_metrics import Statistics
-from regard.study.cells import OUTPUTS, cell_of, outputs_name, slug
+from regard.study.cells import OUTPUTS, cell_of, outputs_name
 from regard.study.records import CellRecord, SetScores
-from regard.study.result.sentence_statistics import pack, sentence_metric, statistics_text
+from regard.study.result.sentence_statistics import (
+    STATISTICS,
+    pack,
+    same_score,
+    sentence_metric,
+    statistics_name,
+    statistics_text,
+)
 from regard.study.study_file import Study
 from regard.text.bitext import pairs_fingerprint
-
-STATISTICS = "statistics"  # the folder of a cell that keeps them
-NEAR = 1e-9  # relative difference of two scores that are the same but for rounding
-
-
-def statistics_name(test: str, metric: str) -> str:
-    """Return the name of the file with the statistics of a test set."""
-    return f"{slug(test)}.{metric}.tsv.gz"
+from regard.text.pair import Pair
 
 
 class References:
@@ -55,13 +55,19 @@ def read_outputs(content: bytes, scored: SetScores, origin: Path) -> list[str]:
     return content.decode().split("\n")[:-1]
 
 
+def pairs_of(scored: SetScores, sets: Mapping[str, list[Pair]]) -> list[Pair]:
+    """Return the pairs that were scored. Raise DataError if the test set is another one."""
+    pairs = sets.get(scored.name)
+    if pairs is None or pairs_fingerprint(pairs)["sha256"] != scored.sha256:
+        raise DataError(f"the test set {scored.name} is not the one that was scored; name its folder with --data")
+    return pairs
+
+
 def count_sentences(
     study: Study, scored: SetScores, outputs: Sequence[str], sets: Mapping[str, Any], task: Any
 ) -> Statistics:
     """Return the statistics of outputs. Raise DataError if the test set is another one than was scored."""
-    pairs = sets.get(scored.name)
-    if pairs is None or pairs_fingerprint(pairs)["sha256"] != scored.sha256:
-        raise DataError(f"the test set {scored.name} is not the one that was scored; name its folder with --data")
+    pairs = pairs_of(scored, sets)
     metric = sentence_metric(study.metric, [[pair.target for pair in pairs]], task.recipe.evaluate)
     assert metric is not None
     counted = metric.statistics(outputs)
@@ -71,10 +77,3 @@ def count_sentences(
             f"{metric.score(counted)}"
         )
     return counted
-
-
-def same_score(one: float | None, other: float | None) -> bool:
-    """Return whether two scores are the same but for rounding."""
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= NEAR * max(1.0, abs(one), abs(other))

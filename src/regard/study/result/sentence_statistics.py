@@ -16,9 +16,13 @@ from regard.errors import DataError
 from regard.messages import counted
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics, bleu_metric, chrf_metric, mean_metric
 from regard.metrics.text import edit_distance
+from regard.study.cells import slug
 
-MOST_BYTES = 2**26  # of an unpacked file
-MOST_BYTES_TOGETHER = 2**29  # of all that are unpacked for one check
+MAX_BYTES = 2**26  # of an unpacked file
+MAX_BYTES_TOGETHER = 2**29  # of all that are unpacked for one check
+NEAR = 1e-9  # relative difference of two scores that are the same but for rounding
+STATISTICS = "statistics"  # the folder of a cell that keeps them
+StatisticsKey = tuple[str, int, str]  # the row, the seed and the test set of an output
 References = Sequence[Sequence[str]]  # each list has one reference of every sentence
 
 
@@ -67,7 +71,19 @@ def sentence_metric(
     return None if make is None else make(references, EvaluateConfig() if config is None else config)
 
 
+def same_score(one: float | None, other: float | None) -> bool:
+    """Return whether two scores are the same but for rounding."""
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= NEAR * max(1.0, abs(one), abs(other))
+
+
 # Files: one line per sentence, compressed
+
+
+def statistics_name(test: str, metric: str) -> str:
+    """Return the name of the file with the statistics of a test set."""
+    return f"{slug(test)}.{metric}.tsv.gz"
 
 
 def pack(text: str) -> bytes:
@@ -75,12 +91,12 @@ def pack(text: str) -> bytes:
     return gzip.compress(text.encode(), mtime=0)
 
 
-def unpack(content: bytes, *, origin: object, most: int = MOST_BYTES) -> str:
+def unpack(content: bytes, *, origin: object, most: int = MAX_BYTES) -> str:
     """Return compressed text. Raise DataError if it is damaged, or larger than it may be."""
     inflating = zlib.decompressobj(wbits=31)
     try:
         # 0 would be no limit.
-        text = inflating.decompress(content, max(1, min(most, MOST_BYTES)))
+        text = inflating.decompress(content, max(1, min(most, MAX_BYTES)))
         if not inflating.eof or inflating.unused_data:
             raise DataError(f"{origin} is damaged: it is cut, too long, or has more after its end")
         return text.decode()

@@ -82,17 +82,26 @@ def _seed_test(row: SeedScores, baseline: SeedScores, fit: _Fit, *, pooled: bool
 
 
 def _fit(scores: Mapping[str, SeedScores]) -> _Fit:
-    """Fit row + seed by least squares."""
-    rows, seeds = list(scores), sorted({seed for own in scores.values() for seed in own})
-    cells = [(row, seed) for row in rows for seed in scores[row]]
-    design = np.zeros((len(cells), len(rows) + len(seeds)))
-    for number, (row, seed) in enumerate(cells):
-        design[number, rows.index(row)] = design[number, len(rows) + seeds.index(seed)] = 1.0
-    values = np.array([scores[row][seed] for row, seed in cells])
-    values = values - values.mean()
-    found, _, rank, _ = np.linalg.lstsq(design, values, rcond=None)
-    squares = float(((values - design @ found) ** 2).sum())
-    return _Fit(squares if squares > ROUNDING * max(float(values @ values), 1.0) else 0.0, len(cells) - int(rank))
+    """Fit row + seed by least squares.
+
+    Subtracting the mean of each row leaves one equation per seed (S), so hundreds of rows (R) are fitted quickly.
+    """
+    seeds = sorted({seed for own in scores.values() for seed in own})
+    values_RS = np.array([[own.get(seed, np.nan) for seed in seeds] for own in scores.values()])
+    has_RS = ~np.isnan(values_RS)
+    counts_R1 = has_RS.sum(axis=1, keepdims=True)
+
+    def without_means(table_RS: Statistics) -> Statistics:
+        filled_RS = np.where(has_RS, table_RS, 0.0)
+        return np.where(has_RS, filled_RS - filled_RS.sum(axis=1, keepdims=True) / counts_R1, 0.0)
+
+    left_RS = without_means(values_RS)
+    equations_SS = np.diag(has_RS.sum(axis=0)) - (has_RS / counts_R1).T @ has_RS
+    effects_S, _, rank, _ = np.linalg.lstsq(equations_SS, left_RS.sum(axis=0), rcond=None)
+    left_RS = left_RS - without_means(np.broadcast_to(effects_S, left_RS.shape))
+    total, squares = float(((values_RS - np.nanmean(values_RS))[has_RS] ** 2).sum()), float((left_RS**2).sum())
+    freedom = int(has_RS.sum()) - len(scores) - int(rank)
+    return _Fit(squares if squares > ROUNDING * max(total, 1.0) else 0.0, freedom)
 
 
 def stable_rows(scores: Mapping[str, SeedScores]) -> list[str]:

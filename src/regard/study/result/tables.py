@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from regard.comparing.result import describe_range
 from regard.messages import counted
@@ -186,11 +187,15 @@ def _at_an_edge(row: RowResult) -> str:
     """Return which chosen numbers are the smallest or largest that were tried, as in "lr 0.004 (largest)"."""
     found = []
     for key, chosen in row.chosen.items():
-        tried = sorted({one.settings[key] for one in row.candidates if isinstance(one.settings.get(key), int | float)})
+        tried = sorted({one.settings[key] for one in row.candidates if _is_number(one.settings.get(key))})
         if len(tried) > 1 and chosen in (tried[0], tried[-1]):
             which = "smallest" if chosen == tried[0] else "largest"
             found.append(f"{describe_settings({key: chosen})} ({which})")
     return ", ".join(found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def notes(result: StudyResult) -> list[str]:

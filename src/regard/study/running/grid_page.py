@@ -12,7 +12,7 @@ from regard.messages import format_duration
 from regard.metrics import describe_score
 from regard.run.folder import REPORT
 from regard.study.cells import CELLS, RUN, Cell
-from regard.study.choices import choose_candidate, has_choice
+from regard.study.choices import has_choice
 from regard.study.state import CellProgress, StudyState
 from regard.study.study_file import Settings, candidates_of, describe_settings
 
@@ -76,7 +76,7 @@ def _grid(state: StudyState, progress: Sequence[CellProgress]) -> str:
     for row in study.rows:
         candidates = candidates_of(study, row)
         like = study.rows[row].like
-        chosen = choose_candidate(study, row, state.records) if like or len(candidates) > 1 else None
+        chosen = state.chosen(row) if like or len(candidates) > 1 else None
         candidates = [chosen] if like and chosen is not None else candidates
         for number, candidate in enumerate(candidates):
             cells = [_row_head(state, row, count=len(candidates))] if number == 0 else []
@@ -115,7 +115,7 @@ def _cell(metric: str, one: CellProgress | None) -> str:
     if one.step:
         place = "/".join([CELLS, *map(quote, one.cell.parts), RUN, REPORT])
         score = f'<a href="{place}" title="The report of this run">{score or "report"}</a>'
-    begun = one.stage not in ("finished", "diverged", "failed") and one.step
+    begun = not one.ended and one.step
     bar = _bar(one.step, one.steps, f"step {one.step:,} of {one.steps:,}") if begun else ""
     return f"<td>{score}{stage}{bar}</td>"
 

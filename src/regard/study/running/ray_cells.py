@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from regard.study.running.job import FAILED, STOPPED, Job
-from regard.study.running.workers import END_SECONDS, LocalWorker, Start, Worker
+from regard.study.running.workers import LocalWorker, Start, Worker
 
 
 class CellActor:
     """Trains one cell on the machine where Ray has placed it."""
 
     def __init__(self, job: Job) -> None:
-        self.job = job
+        self.job, self.stopping = job, threading.Event()
         self.worker: LocalWorker | None = None
 
     def train(self) -> tuple[int, str]:
         """Return the exit status and the errors of the process."""
+        if self.stopping.is_set():
+            return STOPPED, ""
         self.worker = LocalWorker(self.job)
+        if self.stopping.is_set():  # asked in another thread meanwhile
+            self.worker.ask_to_stop()
         status = self.worker.wait()
         return status, self.worker.errors()
 
     def ask_to_stop(self) -> None:
+        """Ask the process to save and stop. If it has not started yet, it is not started."""
+        self.stopping.set()
         if self.worker is not None:
             self.worker.ask_to_stop()
 
@@ -58,9 +65,9 @@ class RayCell:
         if self._result is None:
             self._actor.ask_to_stop.remote()
 
-    def end(self) -> None:
+    def end(self, seconds: float) -> None:
         if self._result is None:
-            done, _ = self.ray.wait([self._call], timeout=END_SECONDS)
+            done, _ = self.ray.wait([self._call], timeout=seconds)
             if done:
                 self._finish()
             else:

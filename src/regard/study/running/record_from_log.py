@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from regard.errors import Busy, CheckpointError
+from regard.recipe_files import recipe_folder
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
 from regard.study.cells import RECORD, RUN, read_record, recipe_of_cell, settings_digest, settings_of
@@ -16,6 +20,8 @@ from regard.study.running.job import Job
 
 HELD = "another process has this cell"
 NOT_SCORES = ("event", "step", "best", "crc")
+# The folders of an absolute path, but not those of an address.
+ABSOLUTE = re.compile(r"(?<![^\s'\"(\[=,:])/(?:[^\s/'\"]+/)+")
 
 
 def make_record(
@@ -36,7 +42,7 @@ def make_record(
         candidate=job.candidate,
         seed=job.seed,
         state=state,
-        problem=problem,
+        problem=_without_folders(problem, job),
         settings=settings_of(job.study, job.cell),
         settings_sha256=settings_digest(recipe_of_cell(job.study, job.cell)),
         parameters=started[-1]["parameters"] if started else 0,
@@ -53,6 +59,15 @@ def make_record(
         how=started[-1].get("how", "") if started else "",
         machine=started[-1].get("machine", {}) if started else {},
     )
+
+
+def _without_folders(problem: str, job: Job) -> str:
+    """Return a message without folders of this machine, because records are published in bundles."""
+    # Names of folders that are known may have spaces.
+    for folder in (job.out, job.data, recipe_folder(job.study.recipe_name(job.row))):
+        if folder and Path(folder).is_absolute() and Path(folder).name:
+            problem = problem.replace(f"{folder}{os.sep}", "").replace(str(folder), Path(folder).name)
+    return ABSOLUTE.sub("", problem)
 
 
 def write_record(folder: Folder, record: CellRecord) -> None:

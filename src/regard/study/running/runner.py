@@ -14,18 +14,19 @@ from pathlib import Path
 from regard.errors import ConfigError, RegardError
 from regard.messages import counted, format_duration
 from regard.storage.folder import Folder
-from regard.study.cells import Cell, is_tried, read_record
+from regard.study.cells import Cell, is_tried
 from regard.study.checks import check_study
 from regard.study.running.grid_page import PAGE, as_page
 from regard.study.running.job import BUSY, ENDED, REFUSED, STOPPED, Job
 from regard.study.running.record_from_log import write_failure
-from regard.study.running.workers import Start, Worker, start_here, visible_gpus
+from regard.study.running.workers import END_SECONDS, Start, Worker, cells_at_once, start_here
 from regard.study.state import CellProgress, StudyState, seconds_left
 from regard.study.study_file import Study, read_study
+from regard.text.bitext import named_folder
 
 POLL_SECONDS = 0.5
 SHOW_SECONDS = 2.0  # between two readings of all logs
-BUSY_SECONDS = 5.0  # until a cell of another runner is tried again
+BUSY_SECONDS = 5.0  # until a cell of another runner, or one whose record is not visible yet, is tried again
 MAX_ATTEMPTS = 3  # at a cell whose process crashes
 ERRORS = "errors.txt"  # in the folder of a cell that failed: all that its process printed
 
@@ -56,12 +57,12 @@ def run_study(
     study = study if isinstance(study, Study) else read_study(study)
     check_study(study, data=data, warn=warn)
     Folder(out).make()
-    # Absolute paths, because a worker on another machine may be in another folder.
-    data = None if data is None else Path(data).absolute()
+    # Absolute paths, because a worker on another machine may be in another folder, and not have REGARD_DATA.
+    folder = named_folder(data)
     runner = _Runner(
         StudyState(study, Path(out).absolute(), retry_failed=retry_failed),
-        data,
-        at_once or max(1, len(visible_gpus())),
+        None if folder is None else str(folder.absolute()),
+        at_once or cells_at_once(),
         show,
         start or start_here,
     )
@@ -81,14 +82,13 @@ class _Runner:
     def __init__(
         self,
         state: StudyState,
-        data: Path | str | None,
+        data: str | None,
         at_once: int,
         show: Callable[[str], None],
         start: Start,
     ) -> None:
         self.state, self.study, self.out = state, state.study, state.out
-        self.at_once, self.show, self.start = at_once, show, start
-        self.data = None if data is None else str(data)
+        self.data, self.at_once, self.show, self.start = data, at_once, show, start
         self.workers: dict[str, Worker] = {}
         self.attempts: Counter[str] = Counter()
         self.elsewhere: dict[str, float] = {}  # cells of other runners, and when to try them again
@@ -115,8 +115,9 @@ class _Runner:
         """Let the cells that are training save and stop, and write the page."""
         for worker in self.workers.values():
             worker.ask_to_stop()
+        deadline = time.monotonic() + END_SECONDS
         for worker in self.workers.values():
-            worker.end()
+            worker.end(max(0.0, deadline - time.monotonic()))
         for worker in self.workers.values():
             if worker.poll() == REFUSED:
                 self._collect(worker)
@@ -131,7 +132,7 @@ class _Runner:
         return not is_tried(self.study, cell), -self.state.steps_of(cell)
 
     def _job(self, cell: Cell) -> Job:
-        shared = -(-self.at_once // max(1, len(visible_gpus())))
+        shared = -(-self.at_once // cells_at_once())
         return Job(
             study=self.study,
             out=str(self.out),
@@ -149,9 +150,8 @@ class _Runner:
         A process that was asked to stop by someone else has saved its cell, which resumes: that is no crash.
         """
         status, errors, cell = worker.poll(), worker.errors(), worker.job.cell
-        if status == ENDED and read_record(self.study, cell, self.out) is not None:
-            return
-        if status == BUSY:
+        # On a shared disk, the record of a cell that has ended may appear late, in particular if another machine wrote it.
+        if status in (ENDED, BUSY):
             self.elsewhere[cell.key] = time.monotonic() + BUSY_SECONDS
             return
         if status == STOPPED:

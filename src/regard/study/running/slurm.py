@@ -9,6 +9,7 @@ from string import Template
 
 from regard.study.choices import count_cells
 from regard.study.study_file import Study
+from regard.text.bitext import named_folder
 
 MAX_JOBS = 16  # in the script; an editor can change it
 SAVE_SECONDS = 180  # before the time limit, cells are asked to save
@@ -42,8 +43,11 @@ def slurm_script(
 ) -> str:
     """Return a script for `sbatch` that trains the study in `file` into the folder `out`."""
     command = [sys.executable, "-m", "regard", "study", "run", str(file.absolute()), "--out", str(out.absolute())]
-    command += [] if data is None else ["--data", str(Path(data).absolute())]
+    folder = named_folder(data)
+    command += [] if folder is None else ["--data", str(folder.absolute())]
     command += [] if at_once is None else ["--at-once", str(at_once)]
+    # Every job of the array, and every restart of one, would try failed cells again.
+    command += ["--no-retry"]
     name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in file.stem)
     return SCRIPT.substitute(
         name=f"study-{name}",

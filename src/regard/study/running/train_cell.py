@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 import msgspec
@@ -22,7 +21,7 @@ from regard.process_end import end_process
 from regard.run.folder import RunFolder
 from regard.signals import STOPPING
 from regard.storage.folder import Folder
-from regard.study.cells import RUN, is_tried, read_record
+from regard.study.cells import RUN, forget_other_failure, is_tried, read_record
 from regard.study.records import SetScores
 from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
 from regard.study.running.record_from_log import HELD, make_record, write_record
@@ -41,6 +40,7 @@ def train_cell(job: Job, *, stop: Callable[[], bool], scoring: Callable[[], None
             # A failed cell is tried again.
             if found is not None and found.state != "failed":
                 return ENDED
+            forget_other_failure(job.study, job.cell, job.out)
             return _train_and_score(job, folder, stop, scoring)
     except Busy:
         return BUSY
@@ -63,7 +63,7 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
             warn=lambda text: None,
         )
     except Diverged as error:
-        write_record(folder, make_record(job, run, "diverged", problem=_without_place(error, job.out)))
+        write_record(folder, make_record(job, run, "diverged", problem=str(error)))
         return ENDED
     if not done.finished:
         return STOPPED
@@ -75,11 +75,6 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
     run.keep(set())
     write_record(folder, make_record(job, run, "finished", sets))
     return ENDED
-
-
-def _without_place(error: Exception, out: str) -> str:
-    """Return the message without folders of this machine."""
-    return str(error).replace(f"{Path(out)}{os.sep}", "")
 
 
 def _write_card(run: RunFolder, sets: list[SetScores]) -> None:

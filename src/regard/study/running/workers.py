@@ -16,7 +16,7 @@ import msgspec
 from regard.cores import usable_cores
 from regard.study.running.job import Job
 
-END_SECONDS = 120.0  # for a process to save its last step
+END_SECONDS = 120.0  # for all processes together to save their last step
 MAX_ERROR = 20_000  # characters that are kept of the errors of a process
 
 
@@ -31,8 +31,8 @@ class Worker(Protocol):
     def ask_to_stop(self) -> None:
         """Ask it to save and stop."""
 
-    def end(self) -> None:
-        """Wait until it has ended; kill it if that takes too long."""
+    def end(self, seconds: float) -> None:
+        """Wait at most `seconds` until it has ended, then kill it."""
 
     def errors(self) -> str:
         """Return what it has printed, when it has ended."""
@@ -69,9 +69,9 @@ class LocalWorker:
         if self._process.poll() is None:
             self._process.terminate()
 
-    def end(self) -> None:
+    def end(self, seconds: float) -> None:
         try:
-            self._process.wait(END_SECONDS)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -98,8 +98,14 @@ def visible_gpus(given: Mapping[str, str] = os.environ, devices: Path = Path("/d
     named = given.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [name.strip() for name in named.split(",") if name.strip() and name.strip() != "-1"]
-    found = (path.name.removeprefix("nvidia") for path in devices.glob("nvidia[0-9]*"))
-    return sorted((name for name in found if name.isdecimal()), key=int)
+    # A container with some of the host's GPUs has their names, such as nvidia2, but CUDA counts those that there are from 0.
+    count = sum(path.name.removeprefix("nvidia").isdecimal() for path in devices.glob("nvidia[0-9]*"))
+    return [str(number) for number in range(count)]
+
+
+def cells_at_once() -> int:
+    """Return how many cells train at the same time unless a user says it: one per GPU, or one without GPUs."""
+    return max(1, len(visible_gpus()))
 
 
 def start_here(job: Job, running: Iterable[Worker]) -> Worker:

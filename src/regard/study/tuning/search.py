@@ -20,7 +20,7 @@ from regard.study.checks import check_study
 from regard.study.choices import read_records
 from regard.study.records import CellRecord
 from regard.study.running.runner import run_study
-from regard.study.running.workers import visible_gpus
+from regard.study.running.workers import cells_at_once
 from regard.study.study_file import Settings, Study
 from regard.study.tuning.proposals import has_settings, propose
 from regard.study.tuning.trials import (
@@ -95,7 +95,7 @@ def tune(
             if search.missing(failed=retry) and not train_all(search.study, TRIALS_STUDY, retry_failed=retry):
                 return Tuned(False, None)
             retry = False
-            if not search.propose(at_once or max(1, len(visible_gpus()))):
+            if not search.propose(at_once or cells_at_once()):
                 break
         for record in search.failed(search.study):
             tell(f"{record.row} failed: {record.problem}")
@@ -141,8 +141,8 @@ class _Search:
         """Add at most `count` trials that can be trained, and return whether there are any."""
         trained, refused = len(self.trials), len(self.refused)
         last = ""
-        while len(self.trials) < trained + count and len(self._every()) < self.tuning.trials:
-            tried = scored_trials(self.tuning, self._every(), self.records())
+        while len(self.trials) < trained + count and len(self._searched()) < self.tuning.trials:
+            tried = scored_trials(self.tuning, self._searched(), self.records())
             left = min(trained + count - len(self.trials), self.tuning.trials - len(tried))
             found = propose(self.tuning, tried, left)
             for settings in found:
@@ -176,6 +176,10 @@ class _Search:
         every = {**self.trials, **{name: settings for name, (settings, _) in self.refused.items()}}
         return {name: every[name] for name in sorted(every, key=trial_number)}
 
+    def _searched(self) -> Trials:
+        """Return those of all trials that the search could propose. Its file may have had other ranges or keys before."""
+        return {name: settings for name, settings in self._every().items() if has_settings(self.tuning, settings)}
+
     def _refusal(self, name: str, settings: Settings) -> str | None:
         """Return why a trial cannot be trained, or None if it can."""
         try:
@@ -186,11 +190,11 @@ class _Search:
 
     def best(self) -> Study | None:
         """Return the study of the best trial. Raise TrainingError if no trial has a score."""
-        records = self.records()
-        if not any(record.row in self.trials and score_of(self.tuning, record) is not None for record in records):
+        searched, records = self._searched(), self.records()
+        if not any(record.row in searched and score_of(self.tuning, record) is not None for record in records):
             problems = [f"{record.row} {record.state}: {record.problem}" for record in records if record.problem]
             problems += [reason for _, reason in self.refused.values()]
             raise TrainingError(
-                f"none of {counted(len(self._every()), 'trial')} has a score; {next(iter(problems), 'all are missing')}"
+                f"none of {counted(len(searched), 'trial')} has a score; {next(iter(problems), 'all are missing')}"
             )
-        return best_study(self.tuning, self.trials, records)
+        return best_study(self.tuning, searched, records)

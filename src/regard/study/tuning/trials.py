@@ -12,7 +12,7 @@ from regard.errors import ConfigError
 from regard.storage.folder import Folder
 from regard.study.choices import is_higher_better
 from regard.study.records import CellRecord
-from regard.study.study_file import VALID, Settings, Study, StudyRow, seed_for_choosing
+from regard.study.study_file import VALID, Settings, Study, StudyRow, recipe_of, seed_for_choosing
 from regard.study.tuning.tuning_file import Tuning
 from regard.toml import dump_toml, from_table, read_toml, to_table
 
@@ -48,14 +48,19 @@ def study_of(tuning: Tuning, trials: Mapping[str, Settings]) -> Study:
 
 
 def best_study(tuning: Tuning, trials: Mapping[str, Settings], records: Sequence[CellRecord]) -> Study | None:
-    """Return the study that compares the best trial with the recipe over all seeds, on all sets; None if none is better."""
-    scores = {record.row: score for record in records if (score := score_of(tuning, record)) is not None}
+    """Return the study that compares the best of these trials with the recipe over all seeds; None if none is better.
+
+    It compares on all test sets, or on the dev set if the recipe has no test set.
+    """
+    known = {RECIPE_ROW, *trials}
+    scores = {one.row: score for one in records if one.row in known and (score := score_of(tuning, one)) is not None}
     best = max(scores, key=lambda row: scores[row], default=RECIPE_ROW)
     if best == RECIPE_ROW:
         return None
     both = study_of(tuning, {best: trials[best]})
     question = f"Are the settings of {best} better than those of {Path(tuning.recipe).name}, also with other seeds?"
-    return msgspec.structs.replace(both, question=question, seeds=tuning.seeds, tests=None)
+    has_tests = bool(recipe_of(both, RECIPE_ROW, {}, tuning.seeds[0]).data.test)
+    return msgspec.structs.replace(both, question=question, seeds=tuning.seeds, tests=None if has_tests else (VALID,))
 
 
 def scored_trials(

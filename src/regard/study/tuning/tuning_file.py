@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from regard.config import Struct
-from regard.study.study_file import MAX_SEEDS, Settings, canonical, locate_recipe
+from regard.study.study_file import Settings, canonical, check_seeds, locate_recipe
 from regard.toml import flat_table, from_table, read_toml
 
 MAX_TRIALS, MAX_VALUES = 400, 100
@@ -35,18 +35,17 @@ class Range(Struct, frozen=True):
 class Tuning(Struct, frozen=True):
     """A search: what may change, how it is judged, and how many trials there are."""
 
-    recipe: str  # the name of a shipped recipe, or a .toml file next to this one
+    recipe: str  # the name of an included recipe, or a .toml file next to this one
     metric: str  # on the dev set, which the trials are judged by
     search: dict[str, Range | list[Any]]  # by dotted key: a range, or a list of values
-    trials: int = 20  # that are trained, with a seed that is none of `seeds`
+    trials: int = 20  # with a seed that is none of `seeds`; those that the recipe refuses count too
     seeds: tuple[int, ...] = (1, 2, 3)  # of the final comparison of the best trial with the recipe
     settings: Settings = msgspec.field(default_factory=dict)  # of every trial
 
     def check(self) -> None:
         if not 1 <= self.trials <= MAX_TRIALS:
             raise ValueError(f"trials must be from 1 to {MAX_TRIALS}")
-        if not 0 < len(self.seeds) == len(set(self.seeds)) <= MAX_SEEDS or min(self.seeds) < 0:
-            raise ValueError(f"seeds must name 1 to {MAX_SEEDS} seeds, each once, none below 0")
+        check_seeds(self.seeds)
         if not self.search:
             raise ValueError("search must name at least one key of the recipe, with a range or a list of values")
         for key, values in self.search.items():
