@@ -91,5 +91,5 @@ def test_a_checkpoint_that_cannot_be_loaded_is_named(files, stand_in):
 
 def test_a_missing_package_is_a_sentence_with_the_command_that_installs_it(files, monkeypatch):
     monkeypatch.setitem(sys.modules, "comet", None)
-    with pytest.raises(MissingExtra, match="--comet needs the package 'comet': .*pip install unbabel-comet"):
+    with pytest.raises(MissingExtra, match=r"--comet needs the package 'comet': .*pip install unbabel-comet"):
         compare(files, comet=files / "wmt" / "checkpoints" / "model.ckpt")
