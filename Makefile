@@ -6,24 +6,24 @@ BIN := $(VENV)/bin
 .PHONY: demo test test-slow test-all coverage faults fuzz soak check lock fix bench pictures docs engine web wheels clean help
 
 help:
-	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
-	@echo "make test    run the quick tests (less than five minutes on two cores)"
+	@echo "make demo       train a Transformer on dates and use it (about three minutes, longer on a busy machine)"
+	@echo "make test       run the quick tests (less than five minutes on two cores)"
 	@echo "make test-slow  run the other tests: every variant, longer training, more processes"
 	@echo "make test-all   run both"
 	@echo "make coverage   run both, and count the lines of src/ that they run (about an hour)"
-	@echo "make faults  kill training 200 times and try every state a crash can leave (half an hour)"
-	@echo "make fuzz    open 100,000 damaged folders and send damaged requests (about half an hour)"
-	@echo "make soak    put a server under hostile load for thirty minutes and check every answer"
-	@echo "make check   lint, type-check, and ask the package index for known vulnerabilities"
-	@echo "make lock    write requirements/*.txt from constraints.txt and pyproject.toml"
-	@echo "make fix     format, and apply the automatic fixes of the linter"
-	@echo "make bench   measure regard and the installed peers side by side"
-	@echo "make pictures  train a small model per task on the CPU and draw the pictures of the docs (about ten minutes)"
-	@echo "make docs    build the pages of regard learn in site/; a broken link is an error"
-	@echo "make engine  compile the engine in C again, after its sources have changed"
-	@echo "make web     compile it to WebAssembly, for the pages of regard export --to web"
-	@echo "make wheels  build wheels for Linux on x86-64 and aarch64 in dist/, as far as compilers are installed"
-	@echo "make clean   remove what the other targets created, except runs"
+	@echo "make faults     kill training 200 times and try every state a crash can leave (half an hour)"
+	@echo "make fuzz       open 100,000 damaged folders and send damaged requests (about half an hour)"
+	@echo "make soak       put a server under hostile load for thirty minutes and check every answer"
+	@echo "make check      lint, type-check, and ask the package index for known vulnerabilities"
+	@echo "make lock       write requirements/*.txt from constraints.txt and pyproject.toml"
+	@echo "make fix        format, and apply the automatic fixes of the linter"
+	@echo "make bench      measure regard and the installed peers side by side"
+	@echo "make pictures   train a small model per task on the CPU and draw the pictures of the docs (about ten minutes)"
+	@echo "make docs       build the pages of regard learn in site/; a broken link is an error"
+	@echo "make engine     compile the engine in C again, after its sources have changed"
+	@echo "make web        compile it to WebAssembly, for the pages of regard export --to web"
+	@echo "make wheels     build wheels for Linux on x86-64 and aarch64 in dist/, as far as compilers are installed"
+	@echo "make clean      remove what the other targets created, except runs"
 
 demo: $(VENV)/.core
 	@$(BIN)/regard demo
@@ -86,6 +86,7 @@ clean:
 # All packages are locked with hashes; nothing else is fetched. A CPU build of PyTorch is installed if pip's find-links provide
 # one. Otherwise it comes from the index; on Linux that build needs CUDA libraries, and only then does `pip check` fail.
 # What every command imports is compiled to bytecode on all cores, which pip does on one; what tests import, when it is imported.
+# Some files of packages are for later versions of Python and cannot be compiled.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 LOCKED = $(INSTALL) --require-hashes --only-binary :all: -r requirements
 
@@ -97,7 +98,7 @@ $(VENV)/.core: pyproject.toml $(wildcard requirements/*.txt)
 	@$(LOCKED)/torch-cpu.txt --no-index 2> /dev/null || $(LOCKED)/torch.txt
 	@$(BIN)/python -m pip check > /dev/null || $(LOCKED)/cuda.txt
 	@$(INSTALL) --no-build-isolation -e .
-	-@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 # The library of the engine follows its sources; installing the package has compiled it once.

@@ -206,15 +206,13 @@ def test_a_name_that_is_not_registered_is_refused_before_training(small, overrid
 
 def test_a_missing_table_is_named():
     table = {"name": "x", "data": {"train": {"generate": "copy/train"}}}
-    assert refusal(from_table, Recipe, table, where="") == "the recipe: object missing required field 'model'"
+    assert refusal(from_table, Recipe, table, where="") == "the recipe has no 'model', which it needs"
 
 
 @pytest.mark.parametrize(
     "given",
     [
         {},
-        {"source": "a"},
-        {"target": "a"},
         {"source": "a", "pairs": "b"},
         {"pairs": "a", "generate": "copy/train"},
         {"pairs": "a", "text": "b"},
@@ -225,6 +223,12 @@ def test_a_bitext_comes_from_exactly_one_place(given):
     assert "give either source and target, or pairs, or text, or generate" in refusal(
         from_table, Bitext, given, where="data.train"
     )
+
+
+@pytest.mark.parametrize(("given", "missing"), [("source", "target"), ("target", "source")])
+def test_a_side_that_is_missing_is_named(given, missing):
+    sentence = f"data.train: {missing} is missing; a file with both sides, such as two columns, is given as pairs"
+    assert refusal(from_table, Bitext, {given: "train.tsv"}, where="data.train") == sentence
 
 
 def test_options_are_immutable():
@@ -240,6 +244,29 @@ def test_a_file_that_is_not_toml_is_named(tmp_path, content):
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     assert refusal(read_toml, path).startswith(f"{path} is not valid TOML: ")
+
+
+def test_a_key_with_two_values_is_named(tmp_path):
+    path = tmp_path / "my.toml"
+    path.write_text('name = "x"\n[train]\nsteps = 5\nsteps = 6\n')
+    assert refusal(read_toml, path) == f"{path} is not valid TOML: line 4 gives steps a second value"
+    path.write_text("[train]\nsteps = 5\n[train]\nlr = 0.1\n")
+    assert refusal(read_toml, path) == f"{path} is not valid TOML: line 3 begins the table [train] a second time"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('[model]\nkind = "transformer"\n', 'the recipe has no [data] table; write, for example, [data], and below it '
+        'train = { pairs = "train.tsv" }'),
+        ('[data]\ntrain = { pairs = "train.tsv" }\n', 'the recipe has no [model] table; write, for example, [model], and '
+        'below it kind = "transformer"'),
+    ],
+    ids=["data", "model"],
+)  # fmt: skip
+def test_a_recipe_file_without_a_table_is_answered_with_an_example(tmp_path, text, sentence):
+    (tmp_path / "my.toml").write_text(text)
+    assert refusal(load_recipe, str(tmp_path / "my.toml")) == sentence
 
 
 def test_a_folder_cannot_be_read_as_a_recipe(tmp_path):

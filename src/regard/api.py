@@ -19,7 +19,7 @@ from regard.messages import warn_caller
 from regard.metrics import deciding_metric
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.progress import ProgressLines
-from regard.recipe_files import load_recipe, recipe_folder, refuse_no_list, warn_of_long_warmup
+from regard.recipe_files import differences, load_recipe, recipe_folder, refuse_no_list, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.finding import find_run
 from regard.run.folder import (
@@ -34,6 +34,7 @@ from regard.run.folder import (
 )
 from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
+from regard.tasks.corpus import note_known_examples
 from regard.tasks.initialize import (
     begin_with,
     describe_tokenizer,
@@ -88,7 +89,7 @@ def train(
     own_folder, command = None, None
     warnings: list[str] = []  # given only if the names in the recipe are known
     if isinstance(recipe, str):
-        command = Command(recipe, tuple(overrides))
+        command = Command(recipe, tuple(overrides), None if out is None else str(out))
         own_folder = recipe_folder(recipe)
         recipe = load_recipe(recipe, overrides, warn=warnings.append)
     else:
@@ -104,7 +105,13 @@ def train(
             recipe = msgspec.structs.replace(recipe, train=train)
         if recipe.train.init is not None and recipe.train.init_tokenizer == "same":
             recipe = with_tokenizer(recipe, run.recipe().tokenizer)
+        if run.is_export and differences(run.recipe(), recipe):
+            raise ConfigError(
+                f"{run} is an export, which cannot be trained further; name another folder with --out (in Python: out=), "
+                f"and train.init={run} to begin with its weights"
+            )
         refuse_other_recipe(run, recipe, accept)
+    run.refuse_foreign_files()
     if run.finished and not _continues(run, recipe, accept):
         listen(Noted(0, f"{run} is already finished; to train again, name another folder with --out (in Python: out=)"))
         return TrainResult(run, finished=True, trained=False)
@@ -162,6 +169,7 @@ def _train(
     corpus = task.read(folders)
     hear(Noted(0, corpus.summary))
     read = [Noted(0, text) for text in corpus.report.sentences(listed=str(run.path / LEFT_OUT))]
+    read += [Noted(0, text) for text in [note_known_examples(recipe, corpus)] if text]
     for event in read:
         hear(event)
     if begun and {name: run.corpus().get(name) for name in corpus.fingerprint()} != corpus.fingerprint():

@@ -11,7 +11,7 @@ from regard.decoding.options import describe_search
 from regard.errors import ConfigError
 from regard.loading import EngineChoice, load
 from regard.messages import warn_caller
-from regard.metrics import Score
+from regard.metrics import Score, left_out_metrics
 from regard.run.finding import find_run
 from regard.tasks.test_sets import read_test_pairs, recipe_test_sets
 from regard.text.bitext import data_folders, new_report, pairs_fingerprint
@@ -83,11 +83,16 @@ def evaluate(
     searched = recipe.decode.with_given(options)
     models = 1 + len(ensemble)
     search = describe_search(searched, rescorer=rescorer is not None, reverse=reverse is not None, models=models)
+    left_out: dict[str, None] = {}  # metrics, each with the reason; several sets may have the same
     for name, examples in sets.items():
+        references = [pair.target for pair in examples]
+        left_out |= dict.fromkeys(left_out_metrics(references, recipe.evaluate, compares=task.compares))
         scores = task.evaluate(predictor, examples, options=options, warn=warn)
         results.append(
             Evaluation(
                 name, len(examples), search if task.searches else "", scores, str(pairs_fingerprint(examples)["sha256"])
             )
         )
+    for sentence in left_out:
+        warn(sentence)
     return results

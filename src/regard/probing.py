@@ -30,7 +30,7 @@ from regard.explain.head_patterns import attention_patterns
 from regard.explain.layer_similarity import STACKS, layer_states, noise_similarity, similarities
 from regard.loading import load_translator
 from regard.messages import counted, warn_caller
-from regard.metrics.text import bleu
+from regard.metrics import bleu, left_out_metrics
 from regard.models.base import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.run.finding import find_run
@@ -74,6 +74,7 @@ class HeadProbe:
     def as_text(self) -> str:
         """Return a summary: heads with the largest and smallest values of each measure, and the curves as a table."""
         order = removal_order(self.removal)
+        has_bleu = all(point.bleu is not None for points in self.curves.values() for point in points)
         by_entropy, by_distance = (sorted(one, key=lambda head: one[head]) for one in (self.entropy, self.distance))
         lines = [
             f"{counted(len(order), 'head')}; loss per target token {self.loss:.3f} on {counted(self.sentences, 'sentence')}",
@@ -85,11 +86,11 @@ class HeadProbe:
             f"farthest         {named(by_distance[:-6:-1], self.distance, '.1f')}",
             "",
             "heads removed" + "".join(f"{f'by {name}':>22}" for name in self.curves),
-            " " * 13 + f"{'loss':>14}{'BLEU':>8}" * len(self.curves),
+            (" " * 13 + f"{'loss':>14}{'BLEU' if has_bleu else '':>8}" * len(self.curves)).rstrip(),
         ]
         for row in zip(*self.curves.values(), strict=True):
-            cells = "".join(f"{one.loss:14.3f}{one.bleu:8.1f}" for one in row)
-            lines.append(f"{row[0].removed:13}{cells}")
+            cells = "".join(f"{one.loss:14.3f}{'' if one.bleu is None else f'{one.bleu:.1f}':>8}" for one in row)
+            lines.append(f"{row[0].removed:13}{cells}".rstrip())
         return "\n".join(lines)
 
 
@@ -134,6 +135,11 @@ def probe_heads(
         "random": random_order(heads, SEED),
     }
 
+    # BLEU alone is scored.
+    left_out = left_out_metrics(references, EvaluateConfig(metrics=("bleu",)))
+    for sentence in left_out:
+        warn(sentence)
+
     def score() -> float:
         found = translator.translate(texts, options=SearchOptions(beam=1))
         return bleu(found, references, texts, EvaluateConfig())[0]
@@ -147,7 +153,7 @@ def probe_heads(
         for removed in at:
             key = frozenset(order[:removed])
             if key not in known:
-                [known[key]] = pruning_curve(model, examples, order, [removed], score)
+                [known[key]] = pruning_curve(model, examples, order, [removed], None if left_out else score)
             curves[name].append(known[key])
             report(f"removing heads by {name}", len(curves[name]), len(at))
     base = loss_per_token(model, examples)

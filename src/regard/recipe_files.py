@@ -20,6 +20,8 @@ NOT_THE_RUN = (
     *("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep"),
     *("data.folders", "data.origin"),
 )
+# The tables that every recipe has, and what may stand in them.
+REQUIRED = {"data": 'train = { pairs = "train.tsv" }', "model": 'kind = "transformer"'}
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -60,6 +62,9 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str
     # `model.kind` first: another kind empties the table that the other overrides fill.
     for override in sorted(overrides, key=lambda one: not one.startswith("model.kind=")):
         apply_override(table, override)
+    for name, example in REQUIRED.items():
+        if name not in table:
+            raise ConfigError(f"the recipe has no [{name}] table; write, for example, [{name}], and below it {example}")
     _refuse_bare_file_names(table.get("data"))
     recipe = from_table(Recipe, table, where="")
     if isinstance(before, dict):

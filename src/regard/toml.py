@@ -39,6 +39,8 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str, also: Seq
         if what.startswith("Invalid enum value"):
             value = what.removeprefix("Invalid enum value ").strip("'")
             raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, path.split('.')))}") from error
+        if what.startswith("Object missing required field"):
+            raise ConfigError(f"{place or 'the recipe'} has no {what.split('`')[1]!r}, which it needs") from error
         what = _in_words(what)
         # The value says what was given instead.
         shown = f" is {_value_at(values, path)!r}" if place and what.startswith("expected") else ""
@@ -176,7 +178,19 @@ def parse_toml(content: bytes, *, origin: object) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # huge numbers and deep nesting do not raise TOMLDecodeError
-        raise ConfigError(f"{origin} is not valid TOML: {error}") from error
+        raise ConfigError(f"{origin} is not valid TOML: {_repeated_key(content, error) or error}") from error
+
+
+def _repeated_key(content: bytes, error: Exception) -> str | None:
+    """Return which key or table is there twice; None if that is not the error, or if its name is on another line."""
+    found = re.fullmatch(r"Cannot (overwrite a value|declare .* twice) \(at line (\d+), column \d+\)", str(error))
+    if found is None:
+        return None
+    line = content.decode().split("\n")[int(found[2]) - 1].strip()
+    if line.startswith("["):
+        return f"line {found[2]} begins the table {line} a second time"
+    key, equals, _ = line.partition("=")
+    return f"line {found[2]} gives {key.strip()} a second value" if equals else None
 
 
 def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:

@@ -60,6 +60,10 @@ def test_outputs_that_are_all_right_against_all_wrong_ones_are_significant():
     assert bleu.p == pytest.approx(1 / 10_001)
 
 
+def test_there_is_no_bleu_where_no_reference_has_four_words():
+    assert [one.metric for one in score_changes(["21", "32"], ["21", "33"], ["21", "32"], CONFIG)] == ["chrF"]
+
+
 def test_equal_outputs_do_not_differ_significantly():
     assert [(one.change, one.p) for one in score_changes(REFERENCES, WRONG, WRONG, CONFIG)] == [(0, 1), (0, 1)]
 

@@ -7,6 +7,7 @@ import pytest
 import regard
 from regard import api, evaluating, loading
 from regard.run.finding import pretrained_models
+from regard.run.folder import RunFolder
 from regard.text.bitext import pairs_fingerprint
 from regard.text.corpus import Pair
 from tests.commands import regard as call
@@ -81,9 +82,17 @@ def test_a_card_has_no_paths_of_the_machine_and_the_command_as_it_was_given(own)
     assert card["recipe"]["data"]["train"] == {"source": "train.en", "target": "train.de"}
     assert card["command"] == (
         "regard train mine.toml train.steps=2 train.checkpoint_every=2 train.device=cpu train.threads=1 "
-        """'data.valid={source="train.en", target="train.de"}'"""
+        """'data.valid={source="train.en", target="train.de"}' --out run"""
     )
     assert f"| command | `{card['command']}` |" in page
+
+
+def test_the_command_of_a_card_names_the_folder_of_the_run(run, monkeypatch):
+    given = {"event": "command", "recipe": "mine.toml", "overrides": ["train.steps=2"]}
+    for out, named in ((None, ""), ("runs/a", " --out runs/a"), ("/home/me/a", " --out a")):
+        monkeypatch.setattr(RunFolder, "read_log", lambda self, out=out: [{**given, "out": out}])
+        card = json.loads(api.card(run, evaluated=False).with_name("card.json").read_text())
+        assert card["command"] == f"regard train mine.toml train.steps=2{named}"
 
 
 def test_a_card_has_the_size_and_the_hash_of_each_test_set(own):

@@ -10,6 +10,7 @@ from regard import api, errors, evaluating
 from regard.cli import app
 from regard.cli.demo import next_steps
 from regard.metrics import Score
+from regard.text.dates import EXAMPLES
 from tests.cli.printed import run_printed
 
 TINY = [
@@ -86,3 +87,15 @@ def test_an_environment_that_is_not_active_is_named_with_how_to_activate_it(tmp_
     lines = next_steps(Path("runs/dates"))
     assert '  .venv/bin/regard look runs/dates "Donnerstag, 9. November 1989"' in lines
     assert lines[-1] == "To type only regard from now on: source .venv/bin/activate"
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_readme_shows_all_examples_of_the_demo_and_the_commands_that_it_names(name, monkeypatch):
+    monkeypatch.setattr("regard.cli.demo.command_name", lambda: ".venv/bin/regard")
+    page = (Path(__file__).parent.parent.parent / name).read_text(encoding="utf-8")
+    [shown] = [block for block in page.split("```text\n") if block.startswith("trained in")]
+    lines = shown.split("```")[0].splitlines()
+    assert [line.split("  →  ")[0].strip() for line in lines if "→" in line] == list(EXAMPLES)
+    steps = next_steps(Path("runs/dates"))
+    at = lines.index(steps[0])
+    assert lines[at : at + 5] == steps[:5]

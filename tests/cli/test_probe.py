@@ -16,6 +16,7 @@ from tests.commands import regard as call
 
 RUNS = Path(__file__).parent.parent / "fixtures" / "run-0.1"
 RUN = RUNS / "transformer"
+LONG = "b c d e\te d c b\n"  # enough tokens for BLEU
 PAIRS = "b c\tc b\nd e f\tf e d\nb\tb\n"
 
 
@@ -35,13 +36,14 @@ def test_it_writes_numbers_and_three_pictures(data, tmp_path):
     found = json.loads((tmp_path / "out" / "heads.json").read_text())
     assert found["sentences"] == 3
     assert found["tokens"] == 2 + 3 + 1 + 3  # words, and the end of each sentence
+    assert "warning: no BLEU: no reference has 4 tokens" in result.stderr and "BLEU" not in result.stdout
     heads = len(found["heads"])
     assert f"{heads} heads; loss per target token {found['loss']:.3f} on 3 sentences" in result.stdout
     for name in ("removal", "gradient", "random"):
         curve = found["curves"][name]
         assert [point["removed"] for point in curve] == [0, round(heads / 2), heads]
         assert curve[0]["loss"] == pytest.approx(found["loss"])
-        assert 0 <= curve[0]["bleu"] <= 100
+        assert curve[0]["bleu"] is None
         # Without any head, the order in which they were removed makes no difference.
         assert curve[-1]["loss"] == pytest.approx(found["curves"]["random"][-1]["loss"])
     for head in found["heads"]:
@@ -51,6 +53,13 @@ def test_it_writes_numbers_and_three_pictures(data, tmp_path):
         assert head["distance"] is None or 0 <= head["distance"] <= 3
     for name in ("importance.svg", "patterns.svg", "pruning.svg"):
         assert xml.etree.ElementTree.parse(tmp_path / "out" / name).getroot().tag.endswith("svg")
+
+
+def test_bleu_is_scored_where_a_reference_is_long_enough(tmp_path):
+    (tmp_path / "data.tsv").write_text(PAIRS + LONG)
+    found = probe_heads(RUN, tmp_path / "data.tsv", points=2)
+    assert all(point.bleu is not None for curve in found.curves.values() for point in curve)
+    assert "BLEU" in found.as_text()
 
 
 def test_importance_can_be_redone(data):

@@ -240,6 +240,20 @@ def test_an_empty_translation_is_scored_and_a_compressed_file_is_read(tmp_path):
     assert (sentence.line, sentence.before, sentence.change) == (2, "", pytest.approx(100))
 
 
+def test_exact_match_takes_the_place_of_bleu_where_no_reference_is_long_enough(tmp_path):
+    (tmp_path / "ref").write_text("21000\n32\n7\n400\n")
+    (tmp_path / "ref2").write_text("21,000\n32\n7\n400\n")
+    (tmp_path / "a").write_text("21000\n33\n8\n400\n")
+    (tmp_path / "b").write_text("21,000\n32\n8\n400\n")
+    found = few(tmp_path / "a", tmp_path / "b", "--reference", tmp_path / "ref", "--reference", tmp_path / "ref2")
+    reason = "no BLEU: no reference has 4 tokens, and BLEU compares as many in a row; exact match is compared instead"
+    assert found.exit_code == 0 and reason in found.stderr.replace("\n", " ")
+    lines = [line.split() for line in found.stdout.splitlines()]
+    [head] = [place for place, words in enumerate(lines) if words[:2] == ["exact", "match"]]
+    assert [lines[head + 1][:2], lines[head + 2][:2]] == [["a", "50.00"], ["b", "75.00"]]
+    assert "BLEU" not in found.stdout and "exact match, chrF and TER" in found.stdout
+
+
 def test_case_and_tokenizer_can_be_chosen(tmp_path):
     (tmp_path / "ref").write_text("a b c d e.\n" * 3)
     (tmp_path / "a").write_text("A B C D E.\n" * 3)

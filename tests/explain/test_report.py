@@ -7,7 +7,9 @@ import pytest
 
 import regard
 from regard.cli import app
+from regard.explain.page_assets import asset
 from regard.explain.report import as_report, summarize
+from regard.metrics import METRICS
 from regard.run.folder import RunFolder
 from tests.browser import Watched, expect, serious_findings
 
@@ -78,6 +80,18 @@ def test_several_runs_are_shown_side_by_side(run, tmp_path):
     assert [one["name"] for one in runs_of(out.read_text(encoding="utf-8"))] == ["one", "one"]
 
 
+def test_settings_of_one_side_are_compared_with_the_resolved_ones_of_other_runs(run, tmp_path):
+    apart = ["tokenizer.joint=false", "tokenizer.source.kind=char", "model.tie=none"]
+    path = tmp_path / "two"
+    regard.train("reverse", out=path, overrides=[*SMALL, *apart, "train.steps=1"], listen=lambda event: None)
+    one, two = runs_of(as_report([run, RunFolder(path)]))
+    kinds = [{key: value for key, value in found["settings"].items() if ".kind" in key} for found in (one, two)]
+    assert kinds[0] == {"model.kind": "transformer", "tokenizer.source.kind": "word", "tokenizer.target.kind": "word"}
+    assert kinds[1] == {"model.kind": "transformer", "tokenizer.source.kind": "char", "tokenizer.target.kind": "word"}
+    (alone,) = runs_of(as_report([run]))
+    assert alone["settings"]["tokenizer.kind"] == "word" and "tokenizer.source.kind" not in alone["settings"]
+
+
 def test_text_in_a_report_is_never_markup(run, monkeypatch):
     log = run.read_log()
     for event in log:
@@ -97,3 +111,9 @@ def test_it_opens_in_a_browser_and_is_accessible(browser, run, scheme):
     assert watched.page.locator(".chart svg").count() >= 9
     assert watched.complaints == []
     assert serious_findings(watched.page) == []
+
+
+def test_scores_have_the_labels_of_their_metrics():
+    (found,) = re.findall(r"const LABELS = (\{.*?\});", asset("curves.js"))
+    labels = json.loads(re.sub(r"(\w+):", r'"\1":', found))
+    assert labels == {name: METRICS.get(name, where="metric").label for name in ("bleu", "chrf", "exact")}

@@ -82,9 +82,9 @@ def test_no_label_of_a_chart_is_clipped(opened, runs, monkeypatch, screen):
 @SCREENS
 def test_a_single_point_is_drawn(opened, runs, screen):
     page = opened(runs[2:], **screen)
-    shapes = chart(page, "Dev bleu").locator("circle")
+    shapes = chart(page, "Dev BLEU").locator("circle")
     expect(shapes).to_have_count(1)
-    box, outer = shapes.bounding_box(), chart(page, "Dev bleu").locator("svg").bounding_box()
+    box, outer = shapes.bounding_box(), chart(page, "Dev BLEU").locator("svg").bounding_box()
     assert outer["x"] < box["x"] and box["x"] + box["width"] < outer["x"] + outer["width"] and box["width"] > 3
 
 
@@ -163,7 +163,7 @@ def test_smoothing_keeps_the_raw_curve_visible(opened, runs):
     expect(page.locator("path.raw")).to_have_count(0)
     page.get_by_label("Smoothing").fill("0.9")
     expect(chart(page, "Gradient norm").locator("path.raw")).to_have_count(1)
-    expect(chart(page, "Dev bleu").locator("path.raw")).to_have_count(0)
+    expect(chart(page, "Dev BLEU").locator("path.raw")).to_have_count(0)
 
 
 def test_pointing_at_a_step_shows_it_in_all_charts(opened, runs):

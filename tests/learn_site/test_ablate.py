@@ -175,7 +175,9 @@ def test_the_text_has_curves_scores_and_outputs():
     text = as_text(result((1, 60.0, 0.01)))
     assert "*" in text  # both begin at the same loss
     assert text.count("o") > 1 and "b a   (right)" in text and "(empty)" in text
-    assert any(line.split() == ["dev", "exact", "at", "the", "end", "60.0", "0.000"] for line in text.splitlines())
+    assert any(
+        line.split() == ["dev", "exact", "match", "at", "the", "end", "60.0", "0.000"] for line in text.splitlines()
+    )
 
 
 def test_means_are_over_seeds_and_unknown_where_a_run_has_no_number():

@@ -61,5 +61,5 @@ def test_inputs_that_are_no_points_are_refused():
     config = EvaluateConfig()
     with pytest.raises(DataError, match=r"is not a line of points.*evaluate\.positions=sequence"):
         score_all(["0"], ["0"], ["a b c"], config, compares=HULLS)
-    with pytest.raises(DataError, match="outside of its 1 points"):
+    with pytest.raises(DataError, match="outside of its 1 point"):
         score_all(["0 1 2"], ["0"], ["1,2"], config, compares=HULLS)

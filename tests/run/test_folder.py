@@ -168,6 +168,15 @@ def test_the_newest_checkpoint_is_read_during_training_and_the_final_one_afterwa
     assert (value_of(read), name) == (99.0, "final")
 
 
+def test_a_run_tells_how_far_it_is_until_it_is_finished(run):
+    assert run.unfinished() == ""  # nothing can be used yet
+    save(run, 10, 20)
+    assert run.unfinished() == f"{run} is at step 20 of 30"
+    assert RunFolder(run.path, checkpoint="step-00000010").unfinished() == ""
+    run.finish(checkpoint(30))
+    assert run.unfinished() == ""
+
+
 def test_damaged_checkpoints_are_skipped_and_reported(run):
     save(run, 10, 20, 30)
     damage(run.checkpoints()[2])

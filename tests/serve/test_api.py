@@ -1,5 +1,6 @@
 """The API of a real server: responses, refusals and error messages."""
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -9,12 +10,16 @@ import subprocess
 import sys
 import time
 from importlib import resources
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 import regard
+from regard.serve.access import Access, Limits
+from regard.serve.middleware import Metrics
 from regard.serve.schema import ModelInfo
+from regard.serve.server import make_app
 
 TEXT = "Wo ist der Bahnhof? Ich habe Hunger.\n\nGuten Morgen!"
 
@@ -174,6 +179,39 @@ def test_a_refusal_is_one_sentence_without_a_traceback(server, name):
     assert answer.status_code == status or answer.status_code // 100 == status, answer.text
     assert words in answer.json()["error"] and "Traceback" not in answer.text
     assert len(answer.text) < 500
+
+
+JSON = {"content-type": "application/json"}
+NOT_OBJECT = 'the request body must be a JSON object, such as {"text": "Where is the station?"}'
+
+
+@pytest.mark.parametrize(
+    ("request_of", "sentence"),
+    [
+        (
+            {"content": b'{"text": "Ja."}'},
+            "the request body must be a JSON object; send it with the header content-type: application/json",
+        ),
+        ({}, "the request body must be a JSON object; send it with the header content-type: application/json"),
+        ({"json": {"text": "Ja.", "beem": 3}}, "a request has no field 'beem'; did you mean 'beam'?"),
+        ({"json": {"beam": 3}}, "text is missing"),
+        ({"json": ["Ja."]}, NOT_OBJECT),
+        ({"content": b'{"text": "Ja.",}', "headers": JSON}, "the request body is not valid JSON: "),
+        ({"url": "/v1/nope"}, "there is no /v1/nope; /docs lists what there is"),
+        ({"url": "/health"}, "/health does not take POST; use GET"),
+    ],
+    ids=["no content type", "no body", "misspelt", "no text", "a list", "not JSON", "unknown path", "wrong method"],
+)
+def test_a_refusal_names_what_to_send(request_of, sentence):
+    service = SimpleNamespace(limits=Limits(), access=Access(keys=(), hosts=()), metrics=Metrics())
+
+    async def ask():
+        transport = httpx.ASGITransport(make_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post(**{"url": "/v1/translate", **request_of})
+
+    answer = asyncio.run(ask())
+    assert answer.status_code in (404, 405, 422) and answer.json()["error"].startswith(sentence), answer.text
 
 
 @pytest.mark.slow(unless=["control", "format", "spaces"])

@@ -10,6 +10,7 @@ from regard.errors import ConfigError, DataError, Diverged
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.folder import RunFolder
 from regard.tasks import task_of, translation
+from regard.tasks.corpus import note_known_examples
 from regard.tasks.recipe_checks import resolve
 from regard.training.events import Noted
 
@@ -47,6 +48,33 @@ def test_sides_that_are_too_long_are_cut_where_the_recipe_says_so(tmp_path):
     texts = [note.text for note in notes if isinstance(note, Noted)]
     assert "2 of 3 targets have 3 tokens or more; training reads the first 3" in texts
     assert any(text.startswith("training leaves out 1 of 3 examples") for text in texts)
+
+
+def test_dev_examples_that_are_training_examples_too_are_noted_if_most_are(tmp_path):
+    (tmp_path / "train.tsv").write_text("a b\tb a\nc\td\ne\tf\nc\td\n")
+    (tmp_path / "my.toml").write_text(
+        '[data]\ntrain = { pairs = "train.tsv" }\nvalid = { pairs = "dev.tsv" }\n[model]\nkind = "transformer"\n'
+    )
+
+    def note(dev, *overrides):
+        (tmp_path / "dev.tsv").write_text(dev)
+        recipe = load_recipe(str(tmp_path / "my.toml"), overrides)
+        return note_known_examples(recipe, task_of(recipe).read([tmp_path]))
+
+    ending = "also in the training data, so dev scores say"
+    assert note("c\td\ne\tf\nc\td\n") == f"all 3 dev examples are {ending} nothing about new text"
+    assert note("c\td\ne\tf\nc\te\n") == f"2 of 3 dev examples are {ending} little about new text"
+    assert note("c\td\n") == f"the dev example is {ending} nothing about new text"
+    assert note("c\td\nc\te\n") == note("d\tc\n") == ""
+    toy = 'data.train={generate="counting/train"}', 'data.valid={generate="counting/train"}'
+    assert note("", *toy) == ""  # such tasks may repeat examples by design
+    notes = []
+    (tmp_path / "dev.tsv").write_text("c\td\n")
+    regard.train(
+        str(tmp_path / "my.toml"), out=tmp_path / "run", overrides=TINY, listen=notes.append, stop=lambda: True
+    )
+    assert any(isinstance(one, Noted) and "the dev example is also" in one.text for one in notes)
+    assert any(isinstance(one, Noted) and one.text.startswith("no BLEU: no reference has 4 tokens") for one in notes)
 
 
 def notes_of(folder, lines, *overrides):

@@ -33,7 +33,7 @@ def test_the_first_step_is_reported(finished):
 @pytest.mark.slow
 def test_more_steps_are_refused_once_with_advice_that_works(finished, tmp_path):
     out, _ = finished
-    with pytest.raises(ConfigError, match=r"train.steps: 3 -> 6.*pass --accept KEY"):
+    with pytest.raises(ConfigError, match=r"train.steps: 3 -> 6.*pass --accept train.steps$"):
         train(out, 6)
     result, events = train(out, 6, accept=["train.steps"])
     assert result.trained and result.finished and result.run.recipe().train.steps == 6
@@ -46,8 +46,17 @@ def test_more_steps_are_refused_once_with_advice_that_works(finished, tmp_path):
     assert not again.trained and isinstance(events[-1], Noted) and "already finished" in events[-1].text
 
 
+def test_settings_that_cannot_change_are_refused_without_advice_to_accept_them(finished):
+    out, _ = finished
+    with pytest.raises(ConfigError, match="holds a run with other settings") as caught:
+        regard.train("copy", out=out, overrides=[*SMALL, "train.steps=6", "tokenizer.kind=char"])
+    assert "tokenizer.kind: word -> char" in str(caught.value) and "--accept" not in str(caught.value)
+    with pytest.raises(ConfigError, match=r"another recipe, copy \(.*name another folder"):
+        regard.train("reverse", out=out, overrides=[*SMALL, "train.steps=3"])
+
+
 def test_an_export_cannot_be_continued(finished, tmp_path):
     copy = regard.export(finished[0], tmp_path / "copy")
     steps = copy.recipe().train.steps
-    with pytest.raises(ConfigError, match="has no checkpoint to continue from"):
+    with pytest.raises(ConfigError, match="is an export, which cannot be trained further"):
         train(copy.path, steps + 3, accept=["train.steps"])

@@ -12,6 +12,7 @@ from regard.comparing.sentences import ChangedSentence, find_changes
 from regard.config import EvaluateConfig
 from regard.metrics.corpus_metrics import bleu_metric, chrf_metric
 from regard.metrics.significance import Sampling, randomization_p
+from regard.metrics.text import too_short_for_bleu
 from regard.text.pair import Pair
 
 SHOWN = 5  # sentences in each direction
@@ -59,9 +60,10 @@ def compare_set(
 def score_changes(
     references: Sequence[str], before: Sequence[str], after: Sequence[str], config: EvaluateConfig
 ) -> list[ScoreChange]:
-    """Return BLEU and chrF of two lists of outputs, with p-values of their differences."""
+    """Return BLEU, where a reference is long enough for it, and chrF of two lists of outputs, with p-values of changes."""
     sampling, changes = Sampling(), []
-    for metric in (bleu_metric([references], config), chrf_metric([references], config)):
+    bleu = [] if too_short_for_bleu(references, config) else [bleu_metric([references], config)]
+    for metric in (*bleu, chrf_metric([references], config)):
         old, new = metric.statistics(before), metric.statistics(after)
         p = randomization_p(metric, old, new, sampling)
         signature = metric.signature(ar=sampling.trials, seed=sampling.seed)

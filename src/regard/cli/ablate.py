@@ -44,15 +44,15 @@ def ablate(
 
     positions    no positions are added to the embeddings: does order matter?
 
-    scale        scores are not divided by the root of the head width: what does the softmax do?
+    scale        no division by the root of the head width: what does softmax do?
 
-    residual     a sub-layer gives f(x) and not x + f(x): does a deep stack still learn?
+    residual     a sub-layer gives f(x), not x + f(x): does a deep stack learn?
 
-    heads        one head in place of four, equally wide in all: can it look at two things at once?
+    heads        one head, as wide as all four: can it look at two things at once?
 
-    warmup       the learning rate begins at its peak: does training survive its first steps?
+    warmup       the learning rate begins at its peak: does training survive that?
 
-    smoothing    the target has all of the probability: what does the model believe of its own outputs?
+    smoothing    the target gets all probability: how sure is the model then?
 
     ffn          layers of attention alone: what can a weighted mean not compute?
 

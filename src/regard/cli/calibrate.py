@@ -41,7 +41,8 @@ def calibrate(
 
       regard calibrate runs/mine --pairs dev.tsv --test test.tsv
 
-      regard export en-de --out mine && regard calibrate mine --pairs my.tsv      a pretrained model, on your own text
+      # a pretrained model, on your own text
+      regard export en-de --out mine && regard calibrate mine --pairs my.tsv
     """
     from regard.calibrating import calibrate as fit
 

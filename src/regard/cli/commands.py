@@ -81,7 +81,7 @@ for module in (
     verify,
     doctor,
 ):
-    app.command()(getattr(module, module.__name__.rsplit(".", 1)[-1]))
+    app.command(cls=getattr(module, "CommandClass", None))(getattr(module, module.__name__.rsplit(".", 1)[-1]))
 app.command("import")(import_model.import_model)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

@@ -79,17 +79,20 @@ def compare(
 
     Examples:
 
-      regard compare runs/small runs/large --data ~/data            on the test sets of their recipe
+      # on the test sets of their recipe
+      regard compare runs/small runs/large --data ~/data
 
       regard compare runs/mine en-de --source test.en --reference test.de
 
-      regard compare theirs.txt ours.txt --reference test.de        outputs of any system
+      # outputs of any system
+      regard compare theirs.txt ours.txt --reference test.de
 
       regard compare theirs.txt runs/mine --pairs test.tsv --html comparison.html
 
-      regard compare runs/small runs/large --pairs test.tsv --training train.de      are rare words translated?
+      # are rare words translated?
+      regard compare runs/small runs/large --pairs test.tsv --training train.de
 
-      regard compare a.txt b.txt c.txt --reference ref1.txt --reference ref2.txt --json
+      regard compare a.txt b.txt c.txt --reference ref1 --reference ref2 --json
     """
     from regard.comparing.compare import compare as run_compare
     from regard.config import SearchOptions

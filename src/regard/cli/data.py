@@ -44,7 +44,8 @@ def prepare(
 
       regard train my.toml data.train.store=ids --out runs/mine
 
-      zcat web.*.tsv.gz | regard data prepare my.toml 'data.train={pairs="-"}' --out ids      from standard input
+      # from standard input
+      zcat *.gz | regard data prepare my.toml 'data.train={pairs="-"}' --out ids
 
     Of several corpora, [[data.train]], each becomes a store: ids/0, ids/1 and so on, or the folder that its `store` names.
 

@@ -28,8 +28,9 @@ def demo(
 ) -> None:
     """Train a Transformer that converts dates in many languages to ISO 8601, and use it. Takes about three minutes.
 
-    The corpus is built in: dates as they are written in 37 locales. No network and no GPU are needed. The model has rotary
-    positions, pre-norm and a warm-up-stable-decay schedule, which need fewer steps than the paper's choices.
+    It takes longer on a busy machine. The corpus is built in: dates as they are written in 37 locales. No network and no
+    GPU are needed. The model has rotary positions, pre-norm and a warm-up-stable-decay schedule, which need fewer steps
+    than the paper's choices.
 
     Example:
 

@@ -43,9 +43,10 @@ def distill(
 
       regard distill runs/multi30k-en-de distilled --data ~/data
 
-      regard distill runs/mine distilled --source more.de --reference more.en --closest
+      regard distill runs/mine out --source more.de --reference more.en --closest
 
-      regard train multi30k-en-de-nat data.train.source=distilled/source.txt data.train.target=distilled/target.txt
+      # with train = { source = "out/source.txt", target = "out/target.txt" }
+      regard train student.toml
     """
     from regard.distilling import distill as write
 

@@ -67,7 +67,8 @@ def doctor(
 
       regard doctor
 
-      regard doctor runs/mine        compare every file of the run with its size and hash
+      # compare every file of the run with its size and hash
+      regard doctor runs/mine
 
     Exit status: 1 if a file of the run is damaged, otherwise 0.
     """

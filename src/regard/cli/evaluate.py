@@ -11,6 +11,7 @@ import typer
 
 from regard.cli.engine_option import EngineOption
 from regard.cli.terminal import print_warning, printable
+from regard.cli.unfinished import note_unfinished
 from regard.messages import counted
 
 
@@ -104,10 +105,12 @@ def evaluate(
 
       regard evaluate runs/seed1 --ensemble runs/seed2 --ensemble runs/seed3
 
-      regard evaluate runs/multi30k-many --data ~/data --to fr        a model of several languages
+      # a model of several languages
+      regard evaluate runs/multi30k-many --data ~/data --to fr
     """
     from regard import evaluating
     from regard.config import SearchOptions
+    from regard.metrics.base import label_of
 
     search: dict[str, Any] = {
         "beam": beam, "iterations": iterations, "mbr": mbr, "coverage_penalty": coverage_penalty, "shortlist": shortlist,
@@ -131,12 +134,14 @@ def evaluate(
         precision=precision,
         engine=engine,
     )
+    note_unfinished([run, *(ensemble or ())])
     if as_json:
         print(json.dumps([asdict(result) for result in results], ensure_ascii=False))
         return
     for result in results:
         details = ", ".join(filter(None, [counted(result.num_pairs, "example"), result.search]))
         print(f"{printable(result.name)} ({details})")
-        width = max(8, *(len(score.name) for score in result.scores))
-        for score in result.scores:
-            print(f"  {score.name:{width}} {score.value:7.2f}   {score.signature}")
+        labels = [label_of(score.name) for score in result.scores]
+        width = max(8, *map(len, labels))
+        for label, score in zip(labels, result.scores, strict=True):
+            print(f"  {label:{width}} {score.value:7.2f}   {score.signature}")

@@ -88,17 +88,23 @@ def export(
 
       regard export runs/mine --out mine
 
-      regard export runs/mine --out mine-small --weights int8                a quarter of the size
+      # a file of a quarter of the size
+      regard export runs/mine --out mine-small --weights int8
 
-      regard export de-en --to ctranslate2 --weights int8 --out de-en-ct2    config.json, model.bin, SentencePiece files
+      # writes config.json, model.bin, SentencePiece files
+      regard export de-en --to ctranslate2 --weights int8 --out de-en-ct2
 
-      regard export de-en --to huggingface --out de-en-hf                    for MarianMTModel and MarianTokenizer
+      # for MarianMTModel and MarianTokenizer
+      regard export de-en --to huggingface --out de-en-hf
 
-      regard export runs/mine --to onnx --out mine-onnx --lines test.tsv     encoder.onnx, decoder.onnx, translate.py
+      # writes encoder.onnx, decoder.onnx, translate.py
+      regard export runs/mine --to onnx --out mine-onnx --lines test.tsv
 
-      regard verify mine-onnx                                                compare again, on any machine
+      # compare again, on any machine
+      regard verify mine-onnx
 
-      regard export de-en --to web --out de-en.html                          open it in a browser
+      # a page; open it in a browser
+      regard export de-en --to web --out de-en.html
     """
     if to == Engine.web:
         if data is not None or lines is not None or identical is not None:

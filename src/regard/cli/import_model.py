@@ -20,22 +20,30 @@ def import_model(
 
     The toolkit is recognized by the files of the folder:
 
-      Hugging Face Marian    OPUS-MT: config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json
+      Hugging Face Marian (as OPUS-MT)
+        config.json, model.safetensors or pytorch_model.bin, vocab.json,
+        source.spm, target.spm
 
-      CTranslate2            config.json, model.bin, vocabularies; source.spm and target.spm, if there are any
+      CTranslate2
+        config.json, model.bin, vocabularies; source.spm, target.spm, if any
 
-      Marian                 one .npz, its vocabulary (.yml or .spm), decoder.yml
+      Marian
+        one .npz, its vocabulary (.yml or .spm), decoder.yml
 
-      fairseq                a .pt file, dict.LANGUAGE.txt of both languages; sentencepiece.bpe.model, if there is one
+      fairseq
+        a .pt file, dict.LANGUAGE.txt of both languages;
+        sentencepiece.bpe.model, if there is one
 
-      OpenNMT-py             one .pt file of version 3; sentencepiece.model, if there is one
+      OpenNMT-py
+        one .pt file of version 3; sentencepiece.model, if there is one
 
     Nothing in the files is executed. What a model needs and this library cannot express is refused by name, before anything
     is written. docs/import.md has a table of what is read.
 
     Examples:
 
-      regard import opus-mt-en-de                          writes runs/opus-mt-en-de
+      # writes runs/opus-mt-en-de
+      regard import opus-mt-en-de
 
       echo "Where is the station?" | regard translate runs/opus-mt-en-de
     """

@@ -10,6 +10,7 @@ import typer
 from regard.cli.engine_option import EngineOption
 from regard.cli.report import refuse_to_replace
 from regard.cli.terminal import print_message, print_warning
+from regard.cli.unfinished import note_unfinished
 
 KINDS = "encoder, decoder, encoder-decoder"
 
@@ -61,11 +62,12 @@ def look(
 
     Examples:
 
-      regard look en-de "The animal didn't cross the street because it was too tired."
+      regard look en-de "The dog did not cross the street because it was tired."
 
       regard look runs/dates "samedi 14 novembre 2026" --out dates.html
 
-      regard look en-de "I like the dog because it is friendly." --png --attention encoder --layer 6 --head 3 --word it
+      # one head as a picture
+      regard look en-de "I like it." --attention encoder --head 3 --word it --png
 
       regard look --positions --png
     """
@@ -114,7 +116,9 @@ def look(
         to=to,
         engine="torch" if products else engine,
         tell=lambda text: print_message(f"{text} ..."),
+        warn=print_warning,
     )
+    note_unfinished([run])
     if ending == "html":
         path.write_text(as_page(trace, products=products), encoding="utf-8")
     else:

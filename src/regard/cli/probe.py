@@ -58,7 +58,7 @@ def heads(
 
       regard probe heads en-de --data test.tsv
 
-      regard probe heads runs/mine --data test.tsv --sentences 500 --out heads-of-mine
+      regard probe heads runs/mine --data test.tsv --sentences 500 --out heads
     """
     numbers, *pictures = files_in(out, "heads.json", "importance.svg", "patterns.svg", "pruning.svg")
     from regard.explain.head_figures import draw_heads, draw_pruning
@@ -101,7 +101,7 @@ def layers(
 
       regard probe layers en-de --data test.tsv
 
-      regard probe layers runs/seed1 runs/seed2 --data test.tsv --sentences 500 --out seeds
+      regard probe layers runs/seed1 runs/seed2 --data test.tsv --out seeds
     """
     numbers, picture = files_in(out, "layers.json", "layers.svg")
     from regard.explain.layer_figures import draw_similarity

@@ -51,6 +51,8 @@ def report(
 
 def refuse_to_replace(path: Path, kind: str, *, option: str = "--out") -> None:
     """Raise ConfigError if there is a file that a page, picture or result of this kind would replace, and it is not one."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name a file with {option}, such as {path / f'regard.{kind}'}")
     if not path.is_file():
         return
     with path.open("rb") as file:

@@ -13,6 +13,7 @@ import typer
 
 from regard.cli.engine_option import EngineOption
 from regard.cli.terminal import print_message, print_warning, printable
+from regard.cli.unfinished import note_unfinished
 from regard.errors import DataError
 from regard.messages import counted
 
@@ -83,13 +84,16 @@ def score(
 
       regard score en-de --source test.en --target test.de
 
-      regard score en-de --pairs test.tsv --tokens            prints: score, then each token with its log-probability
+      # prints: score, then each token with its log-probability
+      regard score en-de --pairs test.tsv --tokens
 
       regard score en-de --pairs test.tsv --json --confidence
 
-      regard score en-de --contrast negation.tsv              columns: source, right, wrong, category
+      # columns: source, right, wrong, category
+      regard score en-de --contrast negation.tsv
 
-      paste <(regard score en-de --source s.en --target a.de) s.en a.de | sort -n | head    the worst translations
+      # the worst translations
+      paste <(regard score en-de --pairs test.tsv) test.tsv | sort -n | head
     """
     given = [pairs is not None, contrast is not None, source is not None or target is not None]
     if sum(given) != 1 or (source is None) != (target is None):
@@ -104,6 +108,7 @@ def score(
     translator = loading.load_translator(
         run, "score", device=device, warn=print_warning, int8=int8, precision="float32", engine=engine
     ).into(to)
+    note_unfinished([run])
     options = SearchOptions().replace(length_penalty=length_penalty, protect=protect, confidence=confidence)
     if contrast is not None:
         _print_contrast(translator, contrast, options, as_json)

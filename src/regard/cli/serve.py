@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -80,17 +81,20 @@ def serve(
 
     Examples:
 
-      regard serve                                    the pretrained models, at http://127.0.0.1:8080
+      # the pretrained models, at http://127.0.0.1:8080
+      regard serve
 
       regard serve runs/mine de-en --port 9000
 
-      regard serve runs/multi30k-many --pivot en      all pairs of a model of several languages; de-fr through English
+      # all pairs of a model of several languages; de-fr through English
+      regard serve runs/multi30k-many --pivot en
 
-      regard serve --host 0.0.0.0 --api-key-file keys.txt --allow-host translate.example.org
+      regard serve --host 0.0.0.0 --api-key-file keys.txt --allow-host example.org
 
-      curl -s localhost:8080/v1/translate -H 'content-type: application/json' -d '{"text": "Where is the station?"}'
+      # --json needs curl 7.82 or newer
+      curl -s localhost:8080/v1/translate --json '{"text": "Where is it?"}'
 
-      curl -s localhost:8080/translate -d q='Guten Morgen!' -d source=de -d target=en
+      curl -s localhost:8080/translate -d q='Hallo!' -d source=de -d target=en
     """
     from regard.errors import ConfigError, require
 
@@ -111,7 +115,14 @@ def serve(
         raise ConfigError("8-bit integers are for a CPU, and this is cuda; leave out int8, or use device=cpu")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Bind first, so that a port in use is reported before models are loaded.
-    listening = socket.create_server((host, port), family=family)
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise ConfigError(
+            f"port {port} of {host} is in use; choose another with --port, or a free one with --port 0"
+        ) from None
     models = load_all(runs or [], int8=int8, engine="auto" if gpu else engine, say=print_message)
     refuse_unknown_pivot(models, pivot)
     service = start_service(

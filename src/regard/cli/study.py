@@ -65,21 +65,21 @@ def run(
 
       question = "Do more layers help?"
 
-      recipe = "reverse"             an included recipe, or a .toml file
+      recipe = "reverse"             # an included recipe, or a .toml file
 
-      metric = "exact"               what is tested; others are reported
+      metric = "exact"               # what is tested; others are reported
 
       seeds = \[1, 2, 3]
 
-      \[settings]                     of every row, as in regard train
+      \[settings]                     # of every row, as in regard train
 
       "train.steps" = 400
 
-      \[choose]                       tried for each row with one seed
+      \[choose]                       # tried for each row with one seed
 
-      "train.lr" = \[1e-3, 3e-3]      the best on the dev set is kept
+      "train.lr" = \[1e-3, 3e-3]      # the best on the dev set is kept
 
-      \[rows.base]                    the first row is the baseline
+      \[rows.base]                    # the first row is the baseline
 
       \[rows."1 layer"]
 
@@ -95,13 +95,16 @@ def run(
 
       regard study run layers.toml
 
-      regard study run studies/table3.toml --data ~/data --out runs/table3 --at-once 4
+      regard study run table3.toml --data ~/data --out runs/table3 --at-once 4
 
-      regard study run layers.toml --seconds 540        in pieces of nine minutes
+      # in parts of nine minutes
+      regard study run layers.toml --seconds 540
 
-      regard study run layers.toml --slurm job.sh && sbatch job.sh      as an array of jobs
+      # as an array of jobs
+      regard study run layers.toml --slurm job.sh && sbatch job.sh
 
-      regard study run layers.toml --ray --at-once 2    two cells per GPU of a cluster
+      # two cells per GPU of a cluster
+      regard study run layers.toml --ray --at-once 2
 
     Exit status: 0 if all cells have ended, diverged ones included; 1 if some failed; 3 if the time limit
     --seconds was reached first; if stopped, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
@@ -198,7 +201,7 @@ def show(
 
       regard study show layers.toml
 
-      regard study show studies/table3.toml --data ~/data --out runs/table3 --bundle table3
+      regard study show table3.toml --out runs/table3 --bundle table3
     """
     from regard.metrics.significance import Sampling
     from regard.study.bundle.bundle_writing import write_bundle

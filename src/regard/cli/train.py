@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.cli.terminal import StopRequest, command_name, print_message, print_warning
+from regard.cli.terminal import StopRequest, command_name, format_duration, print_message, print_warning
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.toml import dump_toml, to_table
 
@@ -34,15 +35,18 @@ def train(
 
       regard train dates
 
-      regard train multi30k-en-de --data ~/data train.steps=2000 model.preset=small
+      regard train multi30k-en-de --data ~/data train.steps=2000
 
-      regard train my.toml --out runs/mine data.train.source=my.de data.train.target=my.en
+      regard train my.toml --out runs/mine model.preset=small
 
-      regard train my.toml 'data.train={pairs="memory.tmx", columns=["en", "de"]}' data.on_error=skip      docs/corpora.md
+      # files of other formats: docs/corpora.md
+      regard train my.toml 'data.train={pairs="memory.tmx"}' data.on_error=skip
 
-      regard train dates train.steps=2000 --accept train.steps      change the length of a run; continue a finished one
+      # change the length of a run; continue a finished one
+      regard train dates train.steps=2000 --accept train.steps
 
-      regard train dates --show                     print every setting as TOML
+      # print every setting as TOML
+      regard train dates --show
 
     Every setting of a recipe: docs/settings.md.
 
@@ -67,6 +71,7 @@ def train(
     if show:
         print(dump_toml(to_table(spelled_out)))
         return
+    began = time.monotonic()
     out = out or Path("runs") / resolved.name
     tensorboard = TensorBoardWriter(out / "tensorboard") if resolved.train.tensorboard else None
     with StopRequest() as stop, make_display() as display:
@@ -89,6 +94,7 @@ def train(
     if not outcome.trained:
         return
     if outcome.finished:
+        print_message(f"trained in {format_duration(time.monotonic() - began)}")
         command = command_after_training(outcome.run.recipe(), outcome.run.path, data=data)
         print_message(f"done: {outcome.run}   try: {command}")
     else:

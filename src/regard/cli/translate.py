@@ -6,9 +6,23 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from regard.cli.engine_option import EngineOption
 from regard.errors import ConfigError
+
+OUTPUT_OPTIONS = ("--out", "--output", "-o")  # of other commands
+
+
+class CommandClass(TyperCommand):
+    """The command, which answers an option for the output file with the form that fits."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options = args[: args.index("--")] if "--" in args else args
+        for name in (word.partition("=")[0] for word in options):
+            if name in OUTPUT_OPTIONS:
+                raise typer.BadParameter(f"there is no {name}: name the output file after the input: RUN INPUT OUTPUT")
+        return super().parse_args(ctx, args)
 
 
 def refuse_without_ray(**given: object) -> None:
@@ -199,27 +213,33 @@ def translate(
 
       regard translate runs/multi30k-en-de test.en.gz --beam 5 > test.de
 
-      regard translate runs/multi30k-en-de test.en --int8         faster on a CPU
+      # faster on a CPU
+      regard translate runs/multi30k-en-de test.en --int8
 
-      regard translate runs/multi30k-en-de test.en --nbest 4      prints: line, from 0 ||| translation ||| score
+      # prints: line, from 0 ||| translation ||| score
+      regard translate runs/multi30k-en-de test.en --nbest 4
 
-      regard translate en-de book.en book.de                      writes a file; the same command continues it
+      # writes a file; the same command continues it
+      regard translate en-de book.en book.de
 
-      regard translate en-de test.en --glossary terms.csv         terms are translated as the glossary says
+      # terms are translated as the glossary says
+      regard translate en-de test.en --glossary terms.csv
 
       regard translate en-de test.en --sample --beam 5 --nbest 5 --json
 
       regard translate en-de test.en --beam 64 --sample --epsilon 0.02 --mbr chrf
 
-      regard translate en-de test.en --beam 16 --reverse de-en --coverage-penalty 0.1
+      regard translate en-de test.en --beam 16 --reverse de-en
 
-      regard translate runs/seed1 test.en --ensemble runs/seed2 --ensemble runs/seed3
+      regard translate runs/a test.en --ensemble runs/b --ensemble runs/c
 
-      regard translate runs/multi30k-many test.en --to fr         a model of several languages (docs/mixing.md)
+      # a model of several languages (docs/mixing.md)
+      regard translate runs/multi30k-many test.en --to fr
 
       regard translate runs/multi30k-many test.de --to fr --pivot en
 
-      regard translate de-en news.de.gz out --ray                 writes out/part-00000.txt ...; a second call resumes
+      # writes out/part-00000.txt ...; a second call resumes
+      regard translate de-en news.de.gz out --ray
 
       regard translate de-en 'news/*.parquet' out --ray --column body --workers 8
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.cli.terminal import Terminated, print_message, print_warning
 from regard.cli.translated_lines import Lines, OutputFile, file_digest
+from regard.cli.unfinished import note_unfinished
 from regard.config import SearchPrecision
 from regard.errors import ConfigError
 from regard.loading import EngineChoice, load_translator
@@ -60,6 +61,7 @@ def translate_run(
         .into(to, tag=tag, pivot=pivot)
         .with_glossary(glossary)
     )
+    note_unfinished([run, *ensemble])
     options = translator.options.replace(**search)
     lines = Lines(translator, options, file, json_input=json_input, as_json=as_json, first=0 if moses else 1, warn=warn)
     if output is None:

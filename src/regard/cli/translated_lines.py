@@ -28,9 +28,7 @@ from regard.errors import ConfigError, DataError
 from regard.messages import counted
 from regard.text.arriving_lines import count_file_lines, count_lines, read_blocks
 from regard.text.lines import stream_lines
-from regard.text.protected_spans import placeholder_ids
 from regard.text.text_report import TextReport
-from regard.text.unknown_share import UnknownCharacters
 
 PER_BLOCK = 1024  # lines that are translated before they are written to a file
 
@@ -79,7 +77,7 @@ class Lines:
         """Translate all lines but the first `skip`, and write one line for each, or a list of Moses for each."""
         number, nbest = self.first + skip, self.options.nbest
         written = asked = False
-        unknown = self._unknown_characters()
+        unknown = self.translator.unknown_text()
         with self._progress(output, skip) as progress:
             for block in self._blocks(skip, most=READ_AHEAD if output is sys.stdout else PER_BLOCK):
                 texts: list[str | Request] = list(block)
@@ -88,7 +86,8 @@ class Lines:
                 asked = asked or any(line.strip() for line in block)
                 if unknown is not None:
                     for place, text in enumerate(texts, number):
-                        unknown.read(text if isinstance(text, str) else text.text, place)
+                        request = Request(text) if isinstance(text, str) else text
+                        unknown.read(self.translator.unprotected(request, protect=self.options.protect), place)
                 for found in self.translator.stream(texts, options=self.options, first=number, on_ready=progress):
                     written = written or any(one.text.strip() for one in found)
                     if found[0].lost and not self.as_json:
@@ -106,13 +105,6 @@ class Lines:
             print_warning("all translations are empty: the model has not learned enough to output anything")
         if unknown is not None and (sentence := unknown.sentence()):
             self.warn(sentence)
-
-    def _unknown_characters(self) -> UnknownCharacters | None:
-        """Return what looks for unknown characters; None if the model copies them, or reads words."""
-        tokenizer = self.translator.tokenizers.source
-        spells = tokenizer.kind in ("char", "bpe", "unigram")
-        copies = self.translator.backend.copies or placeholder_ids(tokenizer)
-        return UnknownCharacters(tokenizer) if spells and not copies else None
 
     def _blocks(self, skip: int, *, most: int) -> Iterator[list[str]]:
         """Yield the lines in blocks that are translated together."""

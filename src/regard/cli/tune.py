@@ -33,19 +33,19 @@ def tune(
 
     A search is a .toml file:
 
-      recipe = "reverse"             an included recipe, or a .toml file
+      recipe = "reverse"             # an included recipe, or a .toml file
 
-      metric = "exact"               on the dev set
+      metric = "exact"               # on the dev set
 
-      trials = 20                    with a seed of their own; refused ones count
+      trials = 20                    # refused ones count
 
-      seeds = \[1, 2, 3]              of the final comparison
+      seeds = \[1, 2, 3]              # of the final comparison
 
-      \[settings]                     of every trial, as in regard train
+      \[settings]                     # of every trial, as in regard train
 
       "train.steps" = 400
 
-      \[search]                       a range, or a list of values
+      \[search]                       # a range, or a list of values
 
       "train.lr" = { low = 1e-4, high = 1e-2, log = true }
 
@@ -59,9 +59,10 @@ def tune(
 
       regard tune search.toml
 
-      regard tune search.toml --data ~/data --out runs/search --at-once 4 --seconds 3000
+      regard tune search.toml --data ~/data --out runs/search --at-once 4
 
-      regard study show runs/search/study.toml --out runs/search        all trials
+      # all trials
+      regard study show runs/search/study.toml --out runs/search
 
     A trial that the recipe refuses counts as one without a score: FOLDER/refused.toml says why. No settings are tried twice.
     The same command resumes a search that was stopped, or whose file has more trials now.

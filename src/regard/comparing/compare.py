@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from regard.comparing.word_frequency import count_words
 from regard.config import EvaluateConfig, SearchOptions
 from regard.errors import ConfigError
 from regard.messages import warn_caller
-from regard.metrics.corpus_metrics import CorpusMetric, bleu_metric, chrf_metric, ter_metric
+from regard.metrics.corpus_metrics import CorpusMetric, bleu_metric, chrf_metric, exact_match_metric, ter_metric
 from regard.metrics.significance import RESAMPLES, SEED, TRIALS, Sampling, require_whole
+from regard.metrics.text import too_short_for_bleu
 
 MOST_SENTENCES = 1_000
 
@@ -51,7 +53,8 @@ def compare(
     recipe. Runs need sources. `tokenize` (that of BLEU) and `lowercase` are by default those of the first run's recipe.
     `comet` names a checkpoint of COMET on disk, and `training` a text whose words are counted for scores by frequency.
     `sentences` is how many that differ most are kept in each direction. `to` is the language to translate into, of models
-    that have several. `tell` receives a sentence about each step.
+    that have several. Exact match takes the place of BLEU where no reference is long enough for it. `tell` receives a
+    sentence about each step.
     """
     sampling = Sampling(seed, resamples, trials)
     sampling.check()
@@ -79,9 +82,13 @@ def compare(
     checkpoint = None if comet is None else Path(comet)
     words = None if training is None else count_words(Path(training), config)
     scorer = None if checkpoint is None else load_comet(checkpoint)
+    no_bleu = {one.name: too_short_for_bleu([*chain(*one.references)], config) for one in sets}
+    for reason in dict.fromkeys(filter(None, no_bleu.values())):
+        warn(f"no BLEU: {reason}; exact match is compared instead")
     metrics = [
         [
-            *(bleu_metric(one.references, config), chrf_metric(one.references, config), ter_metric(one.references)),
+            exact_match_metric(one.references) if no_bleu[one.name] else bleu_metric(one.references, config),
+            *(chrf_metric(one.references, config), ter_metric(one.references)),
             *_comet(scorer, checkpoint, one, device),
         ]
         for one in sets

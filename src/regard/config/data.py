@@ -26,7 +26,8 @@ class Bitext(Struct, frozen=True):
     format: Literal["tsv", "csv", "jsonl", "tmx", "tbx", "po", "parquet"] | None = None
     text: Files = None  # a file with one text per line, for tasks without a target side, or a list
     tags: Files = None  # a file with a tag for each word of the source, which is then read as word|tag
-    hold_out: int | None = None  # data.valid: as many examples from the end of data.train, which is then without them
+    # For data.valid: as many examples from the end of data.train, which is then without them. Shuffle a sorted file first.
+    hold_out: int | None = None
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
     options: dict[str, Any] | None = None  # of the built-in corpus, such as its size
     fresh: bool | None = None  # training on a built-in corpus: each epoch has new examples
@@ -59,6 +60,9 @@ class Bitext(Struct, frozen=True):
             raise ValueError("hold_out takes examples from data.train; leave out the files")
         if not given and (self.store or self.hold_out):
             return
+        if given == ways[:1] and None in given[0]:
+            missing = "target" if self.target is None else "source"
+            raise ValueError(f"{missing} is missing; a file with both sides, such as two columns, is given as pairs")
         if len(given) != 1 or not all(given[0]):
             raise ValueError("give either source and target, or pairs, or text, or generate, or babi, or store")
         if self.generate is None and (self.options or self.fresh):

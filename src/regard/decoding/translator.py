@@ -29,6 +29,7 @@ from regard.text.languages import Languages
 from regard.text.protected_spans import Masked, lost_spans, mask
 from regard.text.tokenizer import EOS
 from regard.text.tokenizer_pair import Tokenizers
+from regard.text.unknown_share import UnknownText
 from regard.text.unknown_words import ExtendedVocabulary, extend
 
 if TYPE_CHECKING:
@@ -133,6 +134,18 @@ class Translator(TextScoring):
         masked = self._mask(Request(text), protect)
         ids = self.tokenizers.source.encode(text if masked is None else masked.text)
         return [*tags, *ids], ExtendedVocabulary(self.tokenizers.target, masked=masked)
+
+    def unknown_text(self) -> UnknownText | None:
+        """Return what looks for words or characters that the model does not know; None if it copies them."""
+        tokenizer = self.tokenizers.source
+        # Not those of other toolkits and of plug-ins, of which nothing is known.
+        judged = tokenizer.kind in ("word", "char", "bpe", "unigram") and not self.backend.copies
+        return UnknownText(tokenizer) if judged else None
+
+    def unprotected(self, request: Request, *, protect: bool | None = None) -> str:
+        """Return the text of a request without the protected spans, which the model need not know."""
+        masked = self._mask(request, protect)
+        return request.text if masked is None else masked.unprotected
 
     def _mask(self, request: Request, protect: bool | None) -> Masked | None:
         """Return the text with placeholders, if the model knows them and the text has spans to protect."""

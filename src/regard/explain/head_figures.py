@@ -59,15 +59,19 @@ def grid_of(measure: Mapping[Head, float], kind: str) -> np.ndarray[tuple[int, i
 
 
 def draw_pruning(path: Path, curves: Mapping[str, Sequence[PruningPoint]]) -> None:
-    """Draw BLEU and the loss against the number of heads that are removed, a curve per order."""
+    """Draw BLEU, if it was computed, and the loss against the number of heads that are removed, a curve per order."""
     plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+    has_bleu = all(point.bleu is not None for points in curves.values() for point in points)
+    figure, both = plt.subplots(1, 1 + has_bleu, figsize=(5 * (1 + has_bleu), 4), squeeze=False)
+    left, right = both[0, 0], both[0, -1]
     for colour, (name, points) in zip([*COLOURS[:2], GREY], curves.items(), strict=False):
         style = {"label": name, "color": colour, "marker": "o", "markersize": 4}
         removed = [point.removed for point in points]
-        left.plot(removed, [point.bleu for point in points], **style)
+        if has_bleu:
+            left.plot(removed, [point.bleu for point in points], **style)
         right.plot(removed, [point.loss for point in points], **style)
-    left.set(xlabel="heads removed", ylabel="BLEU")
+    if has_bleu:
+        left.set(xlabel="heads removed", ylabel="BLEU")
     right.set(xlabel="heads removed", ylabel="loss per target token")
     right.legend(title="order", frameon=False)
     for axes in (left, right):

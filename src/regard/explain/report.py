@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from regard.config import TokenizerConfig, TokenizerSide
 from regard.explain.figures import pictures_as_svg
 from regard.explain.page_assets import VIEW_MODULES, asset, escape_json, join_modules, make_page
 from regard.explain.trace import Trace, has_uniform_attention, moses_pairs
@@ -67,7 +68,8 @@ def write_report(run: RunFolder) -> None:
 
 def as_report(runs: Sequence[RunFolder]) -> str:
     """Return the HTML page of the report of these runs. It reloads itself every few seconds while a run is unfinished."""
-    summaries = [summarize(run) for run in runs]
+    two_sided = any(tokenizer.source or tokenizer.target for tokenizer in (run.recipe().tokenizer for run in runs))
+    summaries = [summarize(run, two_sided=two_sided) for run in runs]
     training = not all(one["finished"] for one in summaries)
     return make_page(
         "report.html",
@@ -79,13 +81,17 @@ def as_report(runs: Sequence[RunFolder]) -> str:
     )
 
 
-def summarize(run: RunFolder) -> dict[str, Any]:
-    """Return what the report shows of a run: numbers of its log unchanged, its recipe and its card."""
+def summarize(run: RunFolder, *, two_sided: bool = False) -> dict[str, Any]:
+    """Return what the report shows of a run: numbers of its log unchanged, its recipe and its card.
+
+    With `two_sided`, what a tokenizer may set per side is listed per side, as resolved, to be compared with other runs.
+    """
     log = run.require().read_log()
     progress = [event for event in log if event["event"] == "progress"]
     started = [event for event in log if event["event"] == "started"]
     validated = [event for event in log if event["event"] == "validated"]
-    table = to_table(run.recipe())
+    recipe = run.recipe()
+    table = to_table(recipe)
     stride = -(-len(progress) // MAX_POINTS) or 1
     kept = progress[::stride]
     if progress and progress[-1] not in kept:
@@ -110,9 +116,18 @@ def summarize(run: RunFolder) -> dict[str, Any]:
         "seconds": progress[-1]["seconds"] if progress else 0.0,
         "step": progress[-1]["step"] if progress else 0,
         "recipe": dump_toml(table),
-        "settings": dict(_flat(table)),
+        "settings": dict(_flat({**table, "tokenizer": _per_side(recipe.tokenizer)} if two_sided else table)),
         "card": run.read_extra(CARD_PAGE) or "",
     }
+
+
+def _per_side(tokenizer: TokenizerConfig) -> dict[str, Any]:
+    """Return the settings of a tokenizer, those that may differ between the sides only in a table of each side."""
+    own = set(TokenizerSide.__struct_fields__)
+    one, other = (to_table(tokenizer.side(name)) for name in ("source", "target"))
+    shared = {key: value for key, value in one.items() if key not in own}
+    source, target = ({key: value for key, value in side.items() if key in own} for side in (one, other))
+    return {**shared, "source": source, "target": target}
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from regard.learn.ablation_runs import AblationResult, SeedResult, Side
 from regard.learn.ablations import find_ablation
 from regard.messages import counted
+from regard.metrics.base import label_of
 
 WIDTH, HEIGHT = 60, 12  # of a chart, in characters
 MARKS = ("o", "x")  # with, without
@@ -70,7 +71,7 @@ def _chart(one: SeedResult) -> list[str]:
 def _validations(one: SeedResult, metric: str) -> list[str]:
     """Return the dev loss and score over training, side by side."""
     metrics = ["loss"] if metric == "loss" else ["loss", metric]
-    head = ["dev set, step", *(f"{name}, {side.name}" for name in metrics for side in _sides(one))]
+    head = ["dev set, step", *(f"{_label(name)}, {side.name}" for name in metrics for side in _sides(one))]
     rows = [dict(side.dev) for side in _sides(one)]
     body = [
         [str(step), *(number(row.get(step, {}).get(name)) for name in metrics for row in rows)]
@@ -79,11 +80,16 @@ def _validations(one: SeedResult, metric: str) -> list[str]:
     return table([head, *body])
 
 
+def _label(name: str) -> str:
+    """Return what a dev metric is called in a table that says that it is of the dev set."""
+    return "loss" if name == "loss" else label_of(name)
+
+
 def _scores(one: SeedResult, metric: str) -> list[str]:
     sides = _sides(one)
     rows = [["", *(side.name for side in sides)]]
     for name in dict.fromkeys(["loss", metric]):
-        rows.append([f"dev {name} at the end", *(number(side.scores.get(name)) for side in sides)])
+        rows.append([f"dev {_label(name)} at the end", *(number(side.scores.get(name)) for side in sides)])
     rows.append(["parameters", *(f"{side.parameters:,}" for side in sides)])
     rows.append(["seconds of training", *(number(side.seconds) for side in sides)])
     return table(rows)
@@ -97,7 +103,7 @@ def rows_over_seeds(result: AblationResult) -> list[list[str]]:
     """Return a table of the scores at the end: one row per seed, then their means."""
     names = list(dict.fromkeys(["loss", result.metric]))
     first = result.seeds[0]
-    rows = [["seed", *(f"dev {name}, {side.name}" for name in names for side in _sides(first))]]
+    rows = [["seed", *(f"dev {_label(name)}, {side.name}" for name in names for side in _sides(first))]]
     columns = [
         [side.scores.get(name) for one in result.seeds for side in (_sides(one)[at],)]
         for name in names

@@ -96,6 +96,12 @@ def applicable_metrics(references: Sequence[Any], config: EvaluateConfig, *, com
     return found
 
 
+def left_out_metrics(references: Sequence[Any], config: EvaluateConfig, *, compares: str = TEXT) -> list[str]:
+    """Return a sentence for each of `metrics_of` that cannot be computed with these references: which one, and why."""
+    reasons = ((metric.label, metric.why_not(references, config)) for metric in metrics_of(compares, config.metrics))
+    return [f"no {label}: {reason}" for label, reason in reasons if reason]
+
+
 def deciding_metric(name: str, *, compares: str = TEXT, names: Sequence[str] | None = None) -> Metric[Any]:
     """Return the metric that a recipe names as `train.metric`. Raise ConfigError if validation does not compute it."""
     metric = METRICS.get(name, where="train.metric")
@@ -125,6 +131,11 @@ def score_all(
         raise DataError("there is nothing to score: the test set is empty")
     metrics = applicable_metrics(references, config, compares=compares)
     return [metric.score(outputs, references, inputs, config) for metric in metrics]
+
+
+def label_of(name: str) -> str:
+    """Return what a metric is called where people read it; the name if it is not a registered one."""
+    return METRICS.get(name, where="metric").label if name in METRICS.names() else name
 
 
 def describe_score(name: str, value: float) -> str:

@@ -73,6 +73,16 @@ def ter_metric(references: Sequence[Sequence[str]]) -> CorpusMetric:
     return _of_sacrebleu("TER", TER(), references, higher_is_better=False, many=_ter_of_edits)
 
 
+def exact_match_metric(references: Sequence[Sequence[str]]) -> CorpusMetric:
+    """Return the percentage of outputs that equal one of their references."""
+
+    def scores(outputs: Sequence[str]) -> list[float]:
+        return [100.0 * (output in right) for output, *right in zip(outputs, *references, strict=True)]
+
+    signature = f"nrefs:{len(references)}|letter for letter, case and spaces count"
+    return mean_metric("exact match", signature, scores, decimals=2)
+
+
 def make_bleu(config: EvaluateConfig) -> Any:
     """Return sacreBLEU's BLEU. Raise ConfigError if its tokenizer needs a package that is missing."""
     # Importing sacreBLEU takes a tenth of a second, and most commands do not score.

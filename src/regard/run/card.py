@@ -68,15 +68,20 @@ def _command(recipe: Recipe, log: Sequence[Mapping[str, Any]], corpus: Mapping[s
         return shlex.join(["regard", "import", str(corpus[ORIGIN].get("folder", "FOLDER"))])
     given = [event for event in log if event["event"] == "command"]
     if given:
-        name, overrides = given[-1]["recipe"], given[-1]["overrides"]
-        name = Path(name).name if Path(name).is_absolute() else name
-        return shlex.join(["regard", "train", name, *map(_without_folders, overrides)])
+        name, overrides, out = given[-1]["recipe"], given[-1]["overrides"], given[-1].get("out")
+        folder = [] if out is None else ["--out", _without_parents(out)]
+        return shlex.join(["regard", "train", _without_parents(name), *map(_without_folders, overrides), *folder])
     # A run of version 0.1, or of a recipe made in Python: a shipped recipe with overrides, or the one in the run folder.
     if recipe.name not in shipped_recipes():
         return "regard train recipe.toml"
     shipped, own = flat_table(to_table(load_recipe(recipe.name, []))), flat_table(to_table(recipe))
     changes = [f"{key}={value}" for key, value in own.items() if key.startswith("train.") and shipped.get(key) != value]
     return shlex.join(["regard", "train", recipe.name, *changes])
+
+
+def _without_parents(path: str) -> str:
+    """Return a relative path as it is, and the last name of an absolute one."""
+    return Path(path).name if Path(path).is_absolute() else path
 
 
 def _without_folders(override: str) -> str:
@@ -96,8 +101,8 @@ def as_markdown(card: Mapping[str, Any]) -> str:
     speed = card["target_tokens_per_second"]
     facts = [
         ("weights", f"{card['weights']}, {card['parameters']:,} parameters"),
-        ("training", f"{counted(card['steps'], 'step')}, seed {card['seed']}, {card['training_seconds']:,.0f} s"),
-        ("speed", f"{speed:,} labels per second" if speed else "unknown"),
+        ("training", f"{_steps(card)}, seed {card['seed']}, {card['training_seconds']:,.0f} s"),
+        ("speed", f"{speed:,} target tokens per second" if speed else "unknown"),
         ("hardware", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "unknown"),
         ("versions", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),
         *((LABELS.get(name, f"{name} data"), _describe(part)) for name, part in corpus.items() if name not in _COUNTS),
@@ -121,6 +126,12 @@ def as_markdown(card: Mapping[str, Any]) -> str:
         lines += ["", "## Notes", "", *(f"- {_table_cell(note)}" for note in card["notes"])]
     lines += ["", "## Recipe", "", "```toml", dump_toml(card["recipe"]), "```", ""]
     return "\n".join(lines)
+
+
+def _steps(card: Mapping[str, Any]) -> str:
+    """Return the number of steps, and that more are to come if the weights are those of a checkpoint."""
+    steps, total = card["steps"], card["recipe"]["train"]["steps"]
+    return counted(steps, "step") if card["weights"] == "final" else f"step {steps:,} of {total:,}, unfinished"
 
 
 def _table_cell(text: str) -> str:

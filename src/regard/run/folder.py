@@ -45,6 +45,7 @@ from regard.storage.manifest import (
     staged,
     sweep,
 )
+from regard.text.text_report import LEFT_OUT
 from regard.toml import dump_toml, from_table, parse_toml, to_table
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 ADAPTATION_JSON, ADAPTATION_PAGE = "adaptation.json", "adaptation.md"
 CALIBRATION = "calibration.json"
 SHORTLIST = "shortlist.json"
+COMMAND_LOGS = (".log", ".out", ".err")  # what a shell or a scheduler may write into the folder of a new run
 MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100  # of a calibration that can be used
 INIT = "init"  # in corpus.json: the run whose weights this one began with
@@ -126,6 +128,25 @@ class RunFolder:
         own = {"final", "tokenizer", CORPUS, MANIFEST, CARD_JSON, CARD_PAGE, ADAPTATION_JSON, ADAPTATION_PAGE, LOCK}
         own |= {CALIBRATION, SHORTLIST}
         return not self.exists and all(name in own or is_leftover(name) for name in self.folder.names())
+
+    def refuse_foreign_files(self) -> None:
+        """Raise ConfigError if this is a folder with files that no run has. Logs of the command may be there."""
+        if self.exists or not self.path.is_dir():
+            return
+        own = {"final", "tokenizer", "checkpoints", "tensorboard", CORPUS, MANIFEST, REPORT, LOG, LEFT_OUT}
+        names = [name for name in self.folder.names() if name not in own and not is_leftover(name)]
+        foreign = sorted(name for name in names if not name.startswith(".") and Path(name).suffix not in COMMAND_LOGS)
+        if foreign:
+            more = f" and {len(foreign) - 3:,} more" if len(foreign) > 3 else ""
+            raise ConfigError(
+                f"{self.path} is not a run, and other files are there ({', '.join(foreign[:3])}{more}); "
+                "name a new folder with --out (in Python: out=)"
+            )
+
+    @property
+    def is_export(self) -> bool:
+        """Whether this holds what prediction needs, and neither the log nor the checkpoints of training."""
+        return self.finished and not self.folder.has_file(LOG) and not self.steps()
 
     def sweep(self) -> None:
         """Remove unfinished files of a killed process. Call it only while holding the lock."""
@@ -234,6 +255,13 @@ class RunFolder:
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, oldest first."""
         return [int(name.removeprefix("step-")) for name in self._checkpoint_names()]
+
+    def unfinished(self) -> str:
+        """Return a sentence that says how far the training of the weights in use is; an empty text if it is finished."""
+        steps = self.steps()
+        if self.finished or self.checkpoint is not None or not steps:
+            return ""
+        return f"{self.path} is at step {steps[-1]:,} of {self.recipe().train.steps:,}"
 
     def save(self, checkpoint: Checkpoint, *, step: int) -> Path:
         """Write a checkpoint and return its path."""

@@ -74,6 +74,7 @@ class _Noted(_StepEvent, kw_only=True):
 class _Command(_Event, kw_only=True):
     recipe: str
     overrides: list[str]
+    out: str | None = None
 
 
 _FIELDS: dict[str, type[_Event]] = {

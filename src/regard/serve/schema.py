@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.config import SearchOptions
 from regard.decoding.requests import MOST_FORMS, MOST_PHRASES
-from regard.errors import DecodeError
+from regard.errors import DecodeError, did_you_mean
 from regard.serve.access import Limits
+from regard.serve.request_errors import LONGEST_NAME
 from regard.text.glossary import make_glossary
 
 LIMITS = Limits()
@@ -41,6 +42,17 @@ class BaseRequest(BaseModel):
         int | None,
         option("max_extra", "Maximum number of output tokens beyond those of the input.", most=LIMITS.max_extra),
     ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_unknown(cls, values: Any) -> Any:
+        """Name the field that an unknown one is similar to."""
+        if isinstance(values, dict):
+            for name in values:
+                if name not in cls.model_fields:
+                    known = did_you_mean(name[:LONGEST_NAME], cls.model_fields)
+                    raise ValueError(f"a request has no field {name[:LONGEST_NAME]!r}; {known}")
+        return values
 
     def search(self) -> dict[str, Any]:
         """Return the search options that were given."""

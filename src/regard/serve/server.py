@@ -29,6 +29,7 @@ from regard.serve.connections import Connection, ConnectionLimiter
 from regard.serve.libretranslate import add_libretranslate
 from regard.serve.middleware import HEADERS, GuardMiddleware
 from regard.serve.models import ServedModel
+from regard.serve.request_errors import describe_invalid, describe_refusal
 from regard.serve.routes import add_api
 from regard.serve.scheduler import Scheduler
 from regard.serve.schema import Problem
@@ -81,15 +82,11 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, problem: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": str(problem.detail)}, problem.status_code, headers=problem.headers)
+        return JSONResponse({"error": describe_refusal(request, problem)}, problem.status_code, headers=problem.headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid_request(request: Request, problem: RequestValidationError) -> JSONResponse:
-        found = problem.errors()
-        # A value that is neither a string nor a list gives one error for each type; other errors are more specific.
-        specific = [one for one in found if one["type"] not in ("string_type", "list_type")] or found
-        where = ".".join(str(part)[:40] for part in specific[0]["loc"][1:2])
-        return JSONResponse({"error": f"{where}: {specific[0]['msg']}" if where else specific[0]["msg"]}, 422)
+        return JSONResponse({"error": describe_invalid(request, problem.errors())}, 422)
 
     @app.exception_handler(ClientDisconnect)
     async def disconnected(request: Request, problem: ClientDisconnect) -> JSONResponse:

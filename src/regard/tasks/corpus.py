@@ -89,6 +89,26 @@ class Corpus:
         return {**self.fingerprint(), **self.report.summary(), **self.notes}
 
 
+def note_known_examples(recipe: Recipe, corpus: Corpus) -> str:
+    """Return a sentence if more than half of the dev examples are training examples too; an empty text otherwise.
+
+    Only text is compared. Toy corpora are generated, and some repeat by design.
+    """
+    generated = any(one.generate is not None for one in recipe.data.dev_sets)
+    valid = [pair for pair in corpus.valid if isinstance(pair.source, str)]
+    if generated or not valid or not isinstance(corpus.train, TextPairs):
+        return ""
+    # Only dev examples are in the set: the training examples may be millions.
+    known = set(valid).intersection(corpus.train.pairs)
+    count = sum(pair in known for pair in valid)
+    if count <= len(valid) / 2:
+        return ""
+    those, more = f"{count:,} of {counted(len(valid), 'dev example')} are", "little"
+    if count == len(valid):
+        those, more = f"all {count:,} dev examples are" if count > 1 else "the dev example is", "nothing"
+    return f"{those} also in the training data, so dev scores say {more} about new text"
+
+
 def read_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
     """Return the corpus of a recipe whose training examples are text."""
     data = recipe.data

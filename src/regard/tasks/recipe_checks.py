@@ -97,7 +97,9 @@ def refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -
     before, now = _without_ignored(_with_all_options(run.recipe())), _without_ignored(recipe)
     changed = [change for change in differences(before, now) if not is_meant(change)]
     if changed:
-        raise ConfigError(
-            f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); name another folder with --out, "
-            "give the settings it was started with, or pass --accept KEY for each intended change"
-        )
+        what = "a run with other settings" if before.name == now.name else f"a run of another recipe, {before.name}"
+        advice = "name another folder with --out, or give the settings it was started with"
+        keys = [change.partition(":")[0] for change in changed]
+        if all(key.startswith(MAY_CHANGE) for key in keys):
+            advice += f", or pass {' '.join(f'--accept {key}' for key in keys)}"
+        raise ConfigError(f"{run} holds {what} ({'; '.join(changed[:5])}); {advice}")

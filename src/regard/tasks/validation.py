@@ -11,14 +11,14 @@ from regard.data.columns import Columns
 from regard.errors import ConfigError, DataError
 from regard.explain.trace import UNIFORM
 from regard.messages import counted
-from regard.metrics import METRICS, PROBABILITIES, applicable_metrics, score_all
+from regard.metrics import METRICS, PROBABILITIES, applicable_metrics, left_out_metrics, score_all
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import Codec
 from regard.tasks.base import Task, dev_loss
 from regard.tasks.setup import keep_long, note_left_out
 from regard.text.corpus import Pair
-from regard.training.events import Example, Listener, Validation
+from regard.training.events import Example, Listener, Noted, Validation
 from regard.training.trainer import Validate
 from regard.training.world import World
 
@@ -49,6 +49,8 @@ def make_validator(
     inputs, references = [pair.source for pair in shown], [pair.target for pair in shown]
     if has_outputs:
         computed = applicable_metrics(references, recipe.evaluate, compares=task.compares)
+        for sentence in left_out_metrics(references, recipe.evaluate, compares=task.compares):
+            listen(Noted(0, sentence))
         for metric in computed:
             # Refuses a metric that cannot be computed here, because its package is missing or a reference is malformed.
             metric.score(references[:1], references[:1], inputs[:1], recipe.evaluate)

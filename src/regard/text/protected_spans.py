@@ -88,6 +88,11 @@ class Masked:
                 found.append((Span(span.kind, span.text, match.start(), *joined), placeholder))
         return _replaced(output, found)
 
+    @property
+    def unprotected(self) -> str:
+        """The text without its spans."""
+        return _PLACEHOLDER.sub(" ", self.text)
+
     def display(self, token: str) -> str:
         """Return a token as it is displayed: a placeholder as the span that it stands for, another one as it is."""
         found = _PLACEHOLDER.fullmatch(token)

@@ -14,6 +14,7 @@ class Command:
 
     recipe: str  # a name or a file
     overrides: tuple[str, ...]
+    out: str | None = None  # the run folder, if one was named
 
 
 @dataclass(frozen=True)

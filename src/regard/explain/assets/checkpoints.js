@@ -1,5 +1,6 @@
 // Any two validations of one run or of two, compared: scores, examples and attention.
 import { short } from "./chart.js";
+import { labelOf } from "./curves.js";
 import { element } from "./elements.js";
 import { Heatmap } from "./heatmap.js";
 import { table } from "./tables.js";
@@ -32,7 +33,7 @@ export class Checkpoints {
     const metrics = [...new Set([a, b].flatMap(({ scores }) => Object.keys(scores)))];
     const rows = metrics.map((metric) => {
       const [from, to] = [a.scores[metric], b.scores[metric]], known = [from, to].every(Number.isFinite);
-      return [`dev ${metric}`, from, to, known ? `${to >= from ? "+" : "\u2212"}${short(Math.abs(to - from))}` : ""];
+      return [`dev ${labelOf(metric)}`, from, to, known ? `${to >= from ? "+" : "\u2212"}${short(Math.abs(to - from))}` : ""];
     });
     const pictures = [a, b].filter((one) => one.attention?.percent.length).map((one, at) => attentionPicture(one, `${"AB"[at]}: ${one.label}`));
     this.result.replaceChildren(

@@ -4,6 +4,11 @@ import { colourOf, element } from "./elements.js";
 
 const CURVES = [["Gradient norm", "gradient_norm"], ["Learning rate", "rate"], ["Target tokens per second", "tokens_per_second"]];
 
+// What metrics are called elsewhere, where it is not their name with spaces.
+const LABELS = { bleu: "BLEU", chrf: "chrF", exact: "exact match" };
+
+export const labelOf = (metric) => LABELS[metric] ?? metric.replaceAll("_", " ");
+
 export function duration(seconds) {
   const total = Math.round(seconds);
   return `${Math.floor(total / 3600)}:${String(Math.floor(total / 60) % 60).padStart(2, "0")}:${String(total % 60).padStart(2, "0")}`;
@@ -49,7 +54,7 @@ export class Curves {
     const dev = (metric, what = "") => runs.map((one, at) => ({ name: name(one, what), colour: colourOf(at), dots: true, points: one.validations.map((v) => [this.choice.time ? secondsAt(one, v.step) : v.step, v.scores[metric]]) }));
     const metrics = metricsOf(runs);
     const loss = ["Loss, nats per token", [...train("loss", "training"), ...(metrics.includes("loss") ? dev("loss", "dev") : [])]];
-    return [loss, ...metrics.filter((metric) => metric !== "loss").map((metric) => [`Dev ${metric}`, dev(metric)]), ...CURVES.map(([title, key]) => [title, train(key)])];
+    return [loss, ...metrics.filter((metric) => metric !== "loss").map((metric) => [`Dev ${labelOf(metric)}`, dev(metric)]), ...CURVES.map(([title, key]) => [title, train(key)])];
   }
 }
 

@@ -1,7 +1,7 @@
 // Tables of a report.
 import { short } from "./chart.js";
 import { colourOf, element } from "./elements.js";
-import { duration, metricsOf } from "./curves.js";
+import { duration, labelOf, metricsOf } from "./curves.js";
 
 function cell(value) {
   if (value instanceof Node) return element("td", {}, value);
@@ -33,7 +33,7 @@ export function summary(runs) {
     const name = element("span", { class: "run" }, element("span", { class: "key", style: `background: ${colourOf(at)}` }), one.name);
     return [name, one.finished ? "finished" : "training", one.step, duration(one.seconds), one.started?.parameters, ...metrics.map((metric) => best?.scores[metric]), best?.step, one.settings["train.final"] === "best" ? "of the best step" : "of the last step"];
   });
-  return section("Summary", table(["run", "", "steps", "time", "parameters", ...metrics.map((metric) => `dev ${metric}`), "best at step", "final weights"], rows));
+  return section("Summary", table(["run", "", "steps", "time", "parameters", ...metrics.map((metric) => `dev ${labelOf(metric)}`), "best at step", "final weights"], rows));
 }
 
 /** Returns the settings that are not the same in all runs. */
