@@ -155,7 +155,7 @@ def probe_heads(
             if key not in known:
                 [known[key]] = pruning_curve(model, examples, order, [removed], None if left_out else score)
             curves[name].append(known[key])
-            report(f"removing heads by {name}", len(curves[name]), len(at))
+            report(f"pruning curve ({name})", len(curves[name]), len(at))
     base = loss_per_token(model, examples)
     return HeadProbe(str(run), len(texts), examples.num_tokens, base, removal, gradient, entropy, distance, curves)
 
