@@ -57,12 +57,18 @@ def main() -> None:
     needed = {"core": close(core), "dev": close([*core, *extras["dev"]]), "deploy": close([*deploy, *extras["serve"]])}
     names = {"torch": {"torch"}, "cuda": {name for name in needed["core"] if name.startswith(CUDA)}}
     names["core"] = needed["core"].keys() - names["torch"] - names["cuda"]
-    names["dev"] = needed["dev"].keys() - needed["core"].keys()
+    # A CPU build of PyTorch needs none of the CUDA libraries, but tests run the kernels in Triton's interpreter.
+    direct = {canonicalize_name(one.name): one for one in map(Requirement, extras["dev"])}
+    own = {
+        name: {one for one in ENVIRONMENTS if applies(direct[name], "", one)} for name in direct.keys() & names["cuda"]
+    }
+    names["dev"] = (needed["dev"].keys() - needed["core"].keys()) | own.keys()
     names["deploy"] = needed["deploy"].keys()
     (ROOT / "requirements").mkdir(exist_ok=True)
     for lock, about in FILES.items():
+        where = {**needed["dev"], **own} if lock == "dev" else needed["dev"]
         with ThreadPoolExecutor(8) as pool:
-            entries = list(pool.map(lambda name: entry(name, needed["dev"][name]), sorted(names[lock])))
+            entries = list(pool.map(lambda name, where=where: entry(name, where[name]), sorted(names[lock])))
         write(lock, about, f"For Linux (x86_64, aarch64) and macOS (arm64), Python {', '.join(PYTHONS)}", entries)
     builds = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in local_wheels() if is_pinned(path, "torch")

@@ -11,6 +11,7 @@ import torch
 from regard import kernels
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not kernels.installed(), reason="Triton is not installed")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels' own tests run on the GPU")
 def test_the_kernels_pass_their_tests_in_the_interpreter():

@@ -323,6 +323,11 @@ VARIANTS = {
 }
 
 
+# The interpreter is slow: there, few tokens and few columns are enough.
+BUDGET = 128 if DEVICE == "cuda" else 48
+WIDE = [(512, 1536), (2048, 512)] if DEVICE == "cuda" else [(3000, 20)]
+
+
 @pytest.mark.parametrize("half", DTYPES if DEVICE == "cuda" else [None], ids=str)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_pytorch(name, half):
@@ -335,7 +340,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     sides = pair_columns(*stores)
     if name == "fertilities":
         sides = Aligner.learn(sides, max_length=50).add_to(sides)
-    loader = PackedLoader(lambda epoch: sides, collate_pairs, added=ADDED, budget=128, max_length=50, seed=1)
+    loader = PackedLoader(lambda epoch: sides, collate_pairs, added=ADDED, budget=BUDGET, max_length=50, seed=1)
     batch, _ = next(loader.batches(Position()))
     packed, plain = (
         unpack(batch.row.to(DEVICE), batch.shape, batch.num_tokens),
@@ -382,7 +387,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
 
 @in_each_precision
 @pytest.mark.parametrize("rows", [1, 3, 4])
-@pytest.mark.parametrize(("width_in", "width_out"), [(512, 1536), (2048, 512), (40, 7)])
+@pytest.mark.parametrize(("width_in", "width_out"), [*WIDE, (40, 7)])
 def test_a_product_of_few_rows_is_that_of_pytorch(rows, width_in, width_out, dtype):
     from regard.kernels.few_rows import linear_few_rows
 
