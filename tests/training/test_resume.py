@@ -203,7 +203,7 @@ def test_a_run_whose_batches_are_made_another_way_resumes_at_the_next_epoch(tmp_
     write_checkpoint(Folder(newest.parent), newest.name, checkpoint)
     events = []
     assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=events.append).finished
-    assert any("another way" in event.text for event in events if isinstance(event, Noted))
+    assert any("batches are built differently" in event.text for event in events if isinstance(event, Noted))
 
 
 @pytest.mark.slow
