@@ -14,7 +14,7 @@ import numpy as np
 from regard.config import EvaluateConfig
 from regard.errors import DataError
 from regard.messages import counted
-from regard.metrics.corpus_metrics import CorpusMetric, Statistics, bleu_metric, chrf_metric, mean_metric
+from regard.metrics.corpus_metrics import CorpusMetric, Statistics, bleu_metric, chrf_metric, exact_match_metric
 from regard.metrics.text import edit_distance
 from regard.study.cells import slug
 
@@ -24,13 +24,6 @@ NEAR = 1e-9  # relative difference of two scores that are the same but for round
 STATISTICS = "statistics"  # the folder of a cell that keeps them
 StatisticsKey = tuple[str, int, str]  # the row, the seed and the test set of an output
 References = Sequence[Sequence[str]]  # each list has one reference of every sentence
-
-
-def _exact_metric(references: References, config: EvaluateConfig) -> CorpusMetric:
-    def scores(outputs: Sequence[str]) -> list[float]:
-        return [100.0 * (output == reference) for output, reference in zip(outputs, references[0], strict=True)]
-
-    return mean_metric("exact", "letter for letter", scores, decimals=2)
 
 
 def _token_error_metric(references: References, config: EvaluateConfig) -> CorpusMetric:
@@ -54,7 +47,7 @@ def _token_error_metric(references: References, config: EvaluateConfig) -> Corpu
 SENTENCE_METRICS: dict[str, Callable[[References, EvaluateConfig], CorpusMetric]] = {
     "bleu": bleu_metric,
     "chrf": chrf_metric,
-    "exact": _exact_metric,
+    "exact": lambda references, config: exact_match_metric(references),
     "token_errors": _token_error_metric,
 }
 
