@@ -39,11 +39,13 @@ def _markdown(text: str) -> str:
 
 def as_latex(result: StudyResult) -> str:
     """Return the tables as a LaTeX document that needs no packages; its tables can be copied into a paper."""
-    lines = [r"\documentclass[a4paper]{article}", r"\addtolength{\textwidth}{5cm}\addtolength{\hoffset}{-2.5cm}"]
+    lines = [r"\documentclass[a4paper]{article}", r"\addtolength{\textwidth}{6.4cm}\addtolength{\hoffset}{-3.2cm}"]
     lines += [r"\begin{document}", latex(result.question)]
     for table in score_tables(result):
-        lines += ["", r"\begin{table}[p]", r"\centering\scriptsize\setlength{\tabcolsep}{3pt}"]
-        lines += [rf"\caption{{{latex(table.title)}}}", rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}"]
+        # A single column beside the names is text, which may need several lines.
+        columns = r"lp{.8\textwidth}" if len(table.head) == 2 else f"l{'r' * (len(table.head) - 1)}"
+        lines += ["", r"\begin{table}[p]", r"\centering\scriptsize\setlength{\tabcolsep}{2pt}"]
+        lines += [rf"\caption{{{latex(table.title)}}}", rf"\begin{{tabular}}{{{columns}}}"]
         lines += [r"\hline", _latex_row(table.head), r"\hline"]
         for number, row in enumerate(table.rows):
             lines += [r"\hline"] if number in table.groups else []
