@@ -73,7 +73,7 @@ def run_family(family: Family, folder: Path, steps: int, lengths: list[int]) -> 
     run = folder / "run" / family.name.replace(" ", "-")
     api.train("copy", out=run, overrides=overrides)
     translator = loading.load(run)
-    options = translator.config.replace(beam=1, max_extra=10)
+    options = translator.options.replace(beam=1, max_extra=10)
     scores = {}
     for length in lengths:
         texts = rows(100, range(length, length + 1), seed=length + 1000)

@@ -33,14 +33,14 @@ def ways(run: Path, rescorer: Path, device: str) -> dict[str, tuple[Translator, 
         return {f"{kind}, {n} iterations": (translator, {"beam": 5, "iterations": n}) for n in (4, 10)}
     found = {f"{kind}, argmax": (translator, {"beam": 1})}
     if kind == "nat":
-        judged = loading.load(run, device=device, rescorer=rescorer)
-        found[f"{kind}, 10 candidates, judged"] = (judged, {"beam": 10})
+        rescored = loading.load(run, device=device, rescorer=rescorer)
+        found[f"{kind}, 10 candidates, rescored"] = (rescored, {"beam": 10})
     return found
 
 
 def seconds_of(translator: Translator, options: dict[str, int], groups: list[list[str]]) -> list[float]:
     """Return the seconds that the translation of each group takes."""
-    chosen, times = translator.config.replace(**options), []
+    chosen, times = translator.options.replace(**options), []
     for group in groups:
         began = time.perf_counter()
         translator.translate(group, options=chosen)

@@ -3,7 +3,7 @@
 python benchmarks/rival_speed.py studies/rivals.toml studies/parallel.toml --runs runs/rivals --data ~/data \
     --out benchmarks/results/rival-speed-h200.json
 
-Run nothing else on the machine meanwhile. The runs are those of `regard study run --out runs/rivals` with the first seed.
+Run nothing else on the machine meanwhile. The runs are those of `regard study run --out runs/rivals`, of the first seed.
 Each row has its own process, which leaves no memory and no CUDA graphs to the next one. The same call adds missing rows.
 """
 
@@ -23,8 +23,8 @@ from regard.decoding.translator import Translator
 from regard.errors import ConfigError, RegardError, did_you_mean
 from regard.loading import load_translator
 from regard.recipe_files import recipe_folder
-from regard.run.folder import RunFolder
-from regard.study.cells import RUN, Cell, recipe_of_cell
+from regard.study.cells import RUN, Cell, read_record, recipe_of_cell
+from regard.study.records import CellRecord
 from regard.study.study_file import Study, overrides_of, read_study
 from regard.text.bitext import data_folders, load_bitext
 from regard.training.events import Event, Progress
@@ -35,27 +35,35 @@ SHORT += ["train.validate_pairs=1", "train.log_every=20"]
 SIZES = {1: 32, 64: 512}  # sentences per call: sentences in all
 
 
+def record_of(study: Study, cell: Cell, runs: Path) -> CellRecord:
+    """Return the record of a cell. Raise ConfigError unless it has been trained."""
+    record = read_record(study, cell, runs)
+    if record is None or record.state != "finished":
+        raise ConfigError(f"{cell.folder(runs)} has no finished run; train it with: regard study run")
+    return record
+
+
 # In the process of a row
 
 
-def measure(study: Study, cell: Cell, run: RunFolder, data: Path, scratch: Path) -> dict[str, Any]:
+def measure(study: Study, cell: Cell, runs: Path, data: Path, scratch: Path) -> dict[str, Any]:
     """Return the line of a row."""
-    log, milliseconds = run.read_log(), milliseconds_per_step(study, cell, run, data, scratch)
-    steps = max(event.get("step", 0) for event in log)
-    to_30 = [event["step"] for event in log if event["event"] == "validated" and event.get("bleu", 0.0) >= 30.0]
+    run, record = (cell.folder(runs) / RUN).path, record_of(study, cell, runs)
+    milliseconds = milliseconds_per_step(study, cell, run, data, scratch)
+    to_30 = next((one.step for one in record.dev if (one.scores.get("bleu") or 0.0) >= 30.0), None)
     return {
         "row": cell.row,
-        "parameters": next(event["parameters"] for event in log if event["event"] == "started"),
-        "steps": steps,
+        "parameters": record.parameters,
+        "steps": record.steps,
         "milliseconds_a_step": round(milliseconds, 3),
-        "seconds": round(steps * milliseconds / 1000, 1),
-        "steps_to_30": to_30[0] if to_30 else None,
-        "seconds_to_30": round(to_30[0] * milliseconds / 1000, 1) if to_30 else None,
+        "seconds": round(record.steps * milliseconds / 1000, 1),
+        "steps_to_30": to_30,
+        "seconds_to_30": None if to_30 is None else round(to_30 * milliseconds / 1000, 1),
         "speed": decoding_speed(study, cell, run, data),
     }
 
 
-def milliseconds_per_step(study: Study, cell: Cell, run: RunFolder, data: Path, scratch: Path) -> float:
+def milliseconds_per_step(study: Study, cell: Cell, run: Path, data: Path, scratch: Path) -> float:
     """Train for some steps, from the weights of the run so that its tokenizer is used, and return the time per step."""
     times: list[tuple[int, float]] = []
 
@@ -63,22 +71,22 @@ def milliseconds_per_step(study: Study, cell: Cell, run: RunFolder, data: Path, 
         if isinstance(event, Progress):
             times.append((event.step, event.seconds))
 
-    begin = f"train.init={json.dumps(str(run.path.resolve()))}"
+    begin = f"train.init={json.dumps(str(run.resolve()))}"
     overrides = [*overrides_of(study, cell.row, cell.candidate, cell.seed), *SHORT, begin]
-    recipe, silent = study.recipe_name(cell.row), lambda text: None
-    regard.train(recipe, out=scratch / "run", overrides=overrides, data=data, listen=listen, warn=silent)
+    out, recipe = scratch / "run", study.recipe_name(cell.row)
+    regard.train(recipe, out=out, overrides=overrides, data=data, listen=listen, warn=lambda text: None)
     (first, before), (last, after) = times[len(times) // 2], times[-1]
     return 1000 * (after - before) / (last - first)
 
 
-def decoding_speed(study: Study, cell: Cell, run: RunFolder, data: Path) -> dict[str, float]:
+def decoding_speed(study: Study, cell: Cell, run: Path, data: Path) -> dict[str, float]:
     """Return target tokens per second on the first test set, with greedy search and with the beam of the recipe."""
     table = recipe_of_cell(study, cell).data
     if not table.test:
         raise ConfigError(f"the recipe of the row {cell.row!r} has no test set; name one in data.test")
     folders = data_folders(data, recipe_folder(study.recipe_name(cell.row)))
     sources = [pair.source for pair in load_bitext(next(iter(table.test.values())), folders=folders, data=table)]
-    translator = load_translator(run.path, "this benchmark", warn=lambda text: None)
+    translator = load_translator(run, "this benchmark", warn=lambda text: None)
     return {
         f"batch {size}, beam {beam}": tokens_per_second(translator, sources[:count], size, beam)
         for size, count in SIZES.items()
@@ -138,13 +146,13 @@ def main() -> None:
     parser.add_argument("--alone", nargs=2, help=argparse.SUPPRESS)  # the row of this process, and a folder to use
     arguments = parser.parse_args()
     ends = time.monotonic() + arguments.seconds
-    rows: dict[str, tuple[Study, Cell, RunFolder]] = {}
+    rows: dict[str, tuple[Study, Cell]] = {}
     for study in map(read_study, arguments.studies):
-        for cell in [Cell(name, {}, study.seeds[0]) for name in study.row_names]:
-            rows.setdefault(cell.row, (study, cell, RunFolder((cell.folder(arguments.runs) / RUN).path)))
+        for name in study.row_names:
+            rows.setdefault(name, (study, Cell(name, {}, study.seeds[0])))
     if arguments.alone:
         row, scratch = arguments.alone
-        print(json.dumps(measure(*rows[row], arguments.data, Path(scratch))))
+        print(json.dumps(measure(*rows[row], arguments.runs, arguments.data, Path(scratch))))
         return
     kept = json.loads(arguments.out.read_text(encoding="utf-8"))["lines"] if arguments.out.exists() else []
     lines = {line["row"]: line for line in kept}
@@ -152,9 +160,7 @@ def main() -> None:
     for name in missing:
         if name not in rows:
             raise ConfigError(f"no row is called {name!r}; {did_you_mean(name, rows)}")
-        run = rows[name][2]
-        if not run.finished or run.is_export:
-            raise ConfigError(f"{run} is no finished run with a log; train it with: regard study run")
+        record_of(*rows[name], arguments.runs)
     for name in missing:
         try:
             lines[name] = measure_alone(name, ends - time.monotonic())

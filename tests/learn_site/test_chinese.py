@@ -62,10 +62,12 @@ def test_a_figure_says_in_chinese_that_it_needs_javascript(browser, address):
 def test_tables_of_results_have_chinese_cells(opened):
     page = opened("learn/6-results.html?lang=zh", **DESKTOP).page
     shown = page.locator(".zh figure.results").all_inner_texts()
-    assert len(shown) == 3
-    assert "循环神经网络，加性注意力" in shown[0] and "attention" not in shown[0]
-    assert "没有发现差别" in shown[1] and "d_model 的两倍" in shown[1] and "no difference" not in shown[1]
-    assert "旋转位置编码" in shown[2] and "no difference" not in shown[2]
+    rivals, parallel, french, table3, modern = shown
+    assert "循环神经网络，加性注意力" in rivals and "attention" not in rivals
+    assert "繁衍率" in parallel and "worse" not in parallel
+    assert "系统\tBLEU" in french
+    assert "没有发现差别" in table3 and "d_model 的两倍" in table3 and "no difference" not in table3
+    assert "旋转位置编码" in modern and "no difference" not in modern
 
 
 def test_a_search_in_chinese_finds_the_term(opened):

@@ -50,8 +50,8 @@ def test_the_hull_of_a_square_leaves_out_what_is_inside():
 def test_numbers_are_those_of_the_results():
     made = with_numbers("{{rnn-letters-40}} {{hull-200}} {{han-sentence}} {{attention-layer-ms}}", "some.md")
     assert made == "20 63.2 96.8 3.6"
-    # 27.27 with attention and 14.1 without, of which the difference is rounded.
-    assert number_text(definitions()["attention-gain-long"], "gain") == "13.1"
+    # 31.45 with attention and 19.05 without, of which the difference is rounded.
+    assert with_numbers("{{rnn-long}} {{attention-gain-long}}", "some.md") == "19.0 12.4"
 
 
 def test_every_defined_number_can_be_read_and_is_used():
@@ -80,8 +80,8 @@ def test_an_unknown_number_is_an_error(text, message):
 @pytest.mark.parametrize(
     ("definition", "message"),
     [
-        ({"file": "rivals.json", "at": ["lines", {"rival": "none"}]}, "has 0 elements"),
-        ({"file": "rivals.json", "at": ["nowhere"]}, "rivals.json has no nowhere"),
+        ({"file": "rival-speed-h200.json", "at": ["lines", {"row": "none"}]}, "has 0 elements"),
+        ({"file": "rival-speed-h200.json", "at": ["nowhere"]}, "rival-speed-h200.json has no nowhere"),
         ({"card": "hull-50", "test": "n9", "score": "exact"}, "the card hull-50 has no exact of n9"),
         ({"page": "README.md", "after": "not there"}, "README.md has no number after 'not there'"),
     ],
@@ -109,3 +109,18 @@ def test_numbers_of_a_study_are_means_over_its_seeds():
     definition = {"study": "table3", "row": "N 9", "score": "bleu", "format": ".1f"}
     with pytest.raises(ConfigError, match="the study table3 has no bleu of N 9 for the number layers-9"):
         number_text(definition, "layers-9")
+
+
+def test_a_number_of_some_lengths_is_that_of_the_table_of_its_study():
+    text = read("studies/rivals/table.md")
+    row = next(line for line in text.split("by tokens of the reference")[1].splitlines() if "RNN, no" in line)
+    *_, longest = row.strip(" |").split(" | ")
+    assert with_numbers("{{rnn-long}}", "some.md") == longest
+
+
+@pytest.mark.parametrize("wrong", [{"length": "16-30"}, {"score": "chrf"}, {"row": "none"}])
+def test_a_length_that_a_study_does_not_have_is_an_error(wrong):
+    definition = {"study": "rivals", "row": "Transformer", "score": "bleu", "length": "5-9", "format": ".1f"} | wrong
+    lengths = "it has bleu by the lengths 5-9, 10-11, 12, 13-15, 16-31$"
+    with pytest.raises(ConfigError, match=f"the study rivals has no .* for the number some; {lengths}"):
+        number_text(definition, "some")

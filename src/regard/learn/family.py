@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from regard.learn.drawing import Drawing, Point
-from regard.learn.numbers import result
+from regard.learn.numbers import scores_by_length
 
 STEP = 62.0  # between neighbouring positions
 BELOW = "₁₂₃₄₅₆₇₈"
@@ -214,10 +214,9 @@ def language_model(masked: bool) -> Drawing:
 
 
 def bleu_by_length() -> Drawing:
-    """BLEU by the length of the source, with attention and without: from rivals.json."""
+    """BLEU by the length of the reference, with attention and without: from the study rivals."""
     drawing = Drawing(520, 240)
-    lines = {one["rival"]: list(one["by_length"].items()) for one in result("rivals.json")["lines"]}
-    with_attention, without = lines["RNN, additive attention"], lines["RNN, no attention"]
+    groups = scores_by_length("rivals")
 
     def place(number: int, bleu: float) -> Point:
         return 70 + 85 * number, 200 - bleu * 3.8
@@ -225,14 +224,15 @@ def bleu_by_length() -> Drawing:
     for level in (0, 10, 20, 30, 40):
         drawing.line([place(0, level), place(4, level)], kind="rule")
         drawing.text((52, place(0, level)[1]), str(level), anchor="end")
-    for number, (words, _) in enumerate(without):
-        drawing.text((place(number, 0)[0], 222), "20+" if words.startswith("20") else words.replace("-", "–"))
-    for found, highlighted, mark in ((with_attention, True, "Σ"), (without, False, "c")):
-        points = [place(number, bleu) for number, (_, bleu) in enumerate(found)]
+    for number, tokens in enumerate(groups):
+        drawing.text((place(number, 0)[0], 222), tokens.replace("-", "–"))
+    for row_name, mark in (("RNN, additive attention", "Σ"), ("RNN, no attention", "c")):
+        highlighted, found = mark == "Σ", [scores[row_name] for scores in groups.values()]
+        points = [place(number, bleu) for number, bleu in enumerate(found)]
         drawing.line(points, kind="path" if highlighted else "edge")
         for point in points:
             drawing.dot(point, kind="corner" if highlighted else "dot")
-        drawing.text((points[-1][0] + 10, points[-1][1]), f"{mark}  {found[-1][1]:.1f}", anchor="start")
+        drawing.text((points[-1][0] + 10, points[-1][1]), f"{mark}  {found[-1]:.1f}", anchor="start")
     return drawing
 
 

@@ -40,13 +40,28 @@ def number_text(definition: dict[str, Any], name: str) -> str:
     reader = next(function for key, function in READERS.items() if key in definition)
     value = reader(definition, name)
     if "minus" in definition:
-        value -= _of_json({**definition, "at": definition["minus"]}, name)
+        place = "row" if "study" in definition else "at"
+        value -= reader({**definition, place: definition["minus"]}, name)
     return format(value * definition.get("times", 1), definition["format"])
 
 
 def result(file: str) -> Any:
     """Return a JSON file of the results."""
     return json.loads(read(f"{RESULTS}/{file}"))
+
+
+def study_result(study: str) -> Any:
+    """Return the numbers of a study."""
+    return json.loads(read(f"studies/{study}/study.json"))
+
+
+def scores_by_length(study: str) -> dict[str, dict[str, float]]:
+    """Return the tested score of each row on the first test set of a study, by tokens of the reference, such as 5-9."""
+    found = study_result(study)
+    groups = found["by_length"].get(found["tests"][0], [])
+    return {
+        "-".join(dict.fromkeys((str(group["shortest"]), str(group["longest"])))): group["scores"] for group in groups
+    }
 
 
 def _of_json(definition: dict[str, Any], name: str) -> float:
@@ -66,12 +81,24 @@ def _of_json(definition: dict[str, Any], name: str) -> float:
 
 
 def _of_study(definition: dict[str, Any], name: str) -> float:
-    """Read the mean of a score of a row on the first test set of a study."""
-    study, row = definition["study"], definition["row"]
-    found = [one for one in json.loads(read(f"studies/{study}/study.json"))["rows"] if one["name"] == row]
-    if not found or definition["score"] not in found[0]["sets"][0]["scores"]:
-        raise ConfigError(f"the study {study} has no {definition['score']} of {row} for the number {name}")
-    return float(found[0]["sets"][0]["scores"][definition["score"]]["mean"])
+    """Read a score of a row on the first test set of a study: the mean, or that of references of some lengths."""
+    study, row, score = definition["study"], definition["row"], definition["score"]
+    if "length" in definition:
+        return _of_length(study, row, score, definition["length"], name)
+    found = [one for one in study_result(study)["rows"] if one["name"] == row]
+    if not found or score not in found[0]["sets"][0]["scores"]:
+        raise ConfigError(f"the study {study} has no {score} of {row} for the number {name}")
+    return float(found[0]["sets"][0]["scores"][score]["mean"])
+
+
+def _of_length(study: str, row: str, score: str, length: str, name: str) -> float:
+    groups, metric = scores_by_length(study), study_result(study)["metric"]
+    if score != metric or row not in groups.get(length, {}):
+        raise ConfigError(
+            f"the study {study} has no {score} of {row} by the length {length} for the number {name}; "
+            f"it has {metric} by the lengths {', '.join(groups)}"
+        )
+    return float(groups[length][row])
 
 
 def _of_card(definition: dict[str, Any], name: str) -> float:
