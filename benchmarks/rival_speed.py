@@ -24,6 +24,7 @@ from regard.errors import ConfigError, RegardError, did_you_mean
 from regard.loading import load_translator
 from regard.recipe_files import recipe_folder
 from regard.study.cells import RUN, Cell, read_record, recipe_of_cell
+from regard.study.choices import by_key, choose_candidate, read_records
 from regard.study.records import CellRecord
 from regard.study.study_file import Study, overrides_of, read_study
 from regard.text.bitext import data_folders, load_bitext
@@ -55,7 +56,7 @@ def measure(study: Study, cell: Cell, runs: Path, data: Path, scratch: Path) -> 
         "row": cell.row,
         "parameters": record.parameters,
         "steps": record.steps,
-        "milliseconds_a_step": round(milliseconds, 3),
+        "milliseconds_per_step": round(milliseconds, 3),
         "seconds": round(record.steps * milliseconds / 1000, 1),
         "steps_to_30": to_30,
         "seconds_to_30": None if to_30 is None else round(to_30 * milliseconds / 1000, 1),
@@ -130,7 +131,7 @@ def as_table(lines: list[dict[str, Any]]) -> str:
             for size in SIZES
         )
         rows.append(
-            f"| {line['row']} | {line['parameters'] / 1e6:.1f} M | {line['steps']:,} | {line['milliseconds_a_step']:.2f} "
+            f"| {line['row']} | {line['parameters'] / 1e6:.1f} M | {line['steps']:,} | {line['milliseconds_per_step']:.2f} "
             f"| {line['seconds']:.0f} | {to_30} | {single} | {many} |"
         )
     return "\n".join([*rows, "", "Where there are two speeds: greedy, and with the beam of the recipe.", ""])
@@ -148,8 +149,12 @@ def main() -> None:
     ends = time.monotonic() + arguments.seconds
     rows: dict[str, tuple[Study, Cell]] = {}
     for study in map(read_study, arguments.studies):
+        records = by_key(read_records(study, arguments.runs))
         for name in study.row_names:
-            rows.setdefault(name, (study, Cell(name, {}, study.seeds[0])))
+            chosen = choose_candidate(study, name, records)
+            if chosen is None:
+                raise ConfigError(f"no candidate of the row {name!r} is chosen yet; train them with: regard study run")
+            rows.setdefault(name, (study, Cell(name, chosen, study.seeds[0])))
     if arguments.alone:
         row, scratch = arguments.alone
         print(json.dumps(measure(*rows[row], arguments.runs, arguments.data, Path(scratch))))
@@ -167,7 +172,9 @@ def main() -> None:
         except subprocess.TimeoutExpired:
             left_out = [name for name in missing if name not in lines]
             raise SystemExit(f"out of time; the same call measures the rest: {'; '.join(left_out)}") from None
-        say(f"{name}: {lines[name]['milliseconds_a_step']:.2f} ms per step; tokens per second: {lines[name]['speed']}")
+        say(
+            f"{name}: {lines[name]['milliseconds_per_step']:.2f} ms per step; tokens per second: {lines[name]['speed']}"
+        )
         found = [lines[row] for row in dict.fromkeys([*rows, *lines]) if row in lines]
         report.write(arguments.out, {"study": "rival-speed", "lines": found}, as_table(found))
 

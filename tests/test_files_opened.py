@@ -27,7 +27,8 @@ ALLOWED = {
     ),
     "cli/look.py": {"write_text": "the file that the user named"},
     "cli/probe.py": dict.fromkeys(("mkdir", "write_text"), "the folder that the user named"),
-    "cli/report.py": {"write_text": "the file that the user named", "open": "the same, if it is there already"},
+    "cli/paths.py": {"open": "the file that the user named, if it is there already"},
+    "cli/report.py": {"write_text": "the file that the user named"},
     "cluster/output.py": {
         "open": "text that the user named",
         "glob": "a pattern that the user named",

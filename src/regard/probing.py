@@ -214,6 +214,13 @@ def probe_layers(
             raise ConfigError(
                 f"{name} is not a Transformer with an encoder and a decoder; only these have layers to probe"
             )
+    mine, *others = (languages_of(find_run(one).recipe().data, Path(one).name) for one in runs)
+    for theirs in others:
+        if mine and theirs and mine != theirs:
+            warn(
+                f"{run} translates {' to '.join(mine)}, and {other} {' to '.join(theirs)}; both are probed with the "
+                f"sentences of {run}"
+            )
     pairs = list(zip(*read_texts(run, data, sentences), strict=True))
     same = [pair for pair in pairs if len({_split(translator, *pair) for translator in translators}) == 1]
     if not same:

@@ -152,12 +152,15 @@ def _to_plain(value: Any) -> Any:
     return [_to_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def flat_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one table with dotted keys. Tables in a list are numbered, from 0."""
+def flat_table(table: Mapping[str, Any], prefix: str = "", *, lists: bool = True) -> dict[str, Any]:
+    """Return nested tables as one table with dotted keys. With `lists`, tables in a list too: they are numbered, from 0."""
     leaves: dict[str, Any] = {}
     for key, value in table.items():
-        inner = {str(number): one for number, one in enumerate(value)} if _are_tables(value) else value
-        leaves |= flat_table(inner, f"{prefix}{key}.") if isinstance(inner, Mapping) else {prefix + key: value}
+        inner = {str(number): one for number, one in enumerate(value)} if lists and _are_tables(value) else value
+        if isinstance(inner, Mapping):
+            leaves |= flat_table(inner, f"{prefix}{key}.", lists=lists)
+        else:
+            leaves[prefix + key] = value
     return leaves
 
 
@@ -196,7 +199,7 @@ def _repeated_key(content: bytes, error: Exception) -> str | None:
 def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:
     """Return TOML text that parses to the same table."""
     scalars = {key: value for key, value in table.items() if not isinstance(value, Mapping) and not _are_tables(value)}
-    lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in scalars.items()]
+    lines = [f"{_toml_key(key)} = {inline_toml(value)}" for key, value in scalars.items()]
     for key, value in table.items():
         if isinstance(value, Mapping):
             path = f"{prefix}{_toml_key(key)}"
@@ -208,16 +211,19 @@ def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:
 
 
 def _toml_key(key: str) -> str:
-    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else _toml_value(key)
+    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else inline_toml(key)
 
 
-def _toml_value(value: Any) -> str:
+def inline_toml(value: Any) -> str:
+    """Return a value in one line, as it stands behind the = of a key."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace(
             "\x7f", "\\u007f"
         )  # JSON does not escape DEL, TOML requires it
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml_key(key)} = {inline_toml(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, Sequence):
-        return "[" + ", ".join(_toml_value(entry) for entry in value) + "]"
+        return "[" + ", ".join(inline_toml(entry) for entry in value) + "]"
     return repr(value)

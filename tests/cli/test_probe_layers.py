@@ -56,6 +56,14 @@ def test_two_runs_of_other_widths(data, tmp_path):
     assert grid[1] == pytest.approx([row[1] for row in back])
 
 
+def test_a_run_of_another_direction_is_probed_with_a_warning(data, monkeypatch):
+    translated = iter([("de", "en"), ("en", "de"), ("de", "en")])  # of the run, of the other one, and to read the file
+    monkeypatch.setattr(probing, "languages_of", lambda data, name: next(translated))
+    heard = []
+    probe_layers(RUN, data, other=RUN, warn=heard.append)
+    assert heard == [f"{RUN} translates de to en, and {RUN} en to de; both are probed with the sentences of {RUN}"]
+
+
 def test_sentences_that_are_split_differently_are_left_out(data, monkeypatch):
     def split(translator, source, target):
         return id(translator) if source == "b" else source

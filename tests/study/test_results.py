@@ -112,8 +112,8 @@ def test_a_candidate_whose_seed_joins_those_of_the_study_has_not_ended(folder, c
 
 
 def test_a_chosen_value_at_an_edge_of_those_tried_is_named(result):
-    edges = [note for note in notes(result) if note.startswith("Beyond these values")]
-    assert len(edges) == 1 and edges[0].endswith("others may be better: same | again lr 0.002 (largest).")
+    edges = [note for note in notes(result) if note.startswith("Chosen values at the edge")]
+    assert len(edges) == 1 and edges[0].endswith("may score higher: same | again lr 0.002 (largest).")
 
 
 def test_candidates_are_shown_with_their_scores_on_the_dev_set(result):
@@ -188,6 +188,22 @@ def test_candidates_that_have_all_diverged_are_final_and_those_that_failed_are_n
     assert problems("finished", "failed") == {"same | again": failed, "alike": failed}
 
 
+def test_a_study_is_complete_although_a_candidate_diverged(collected):
+    assert collected.result(Sampling(trials=1)).complete
+
+    def complete(state):
+        records = [
+            msgspec.structs.replace(one, state=state, tests=[])
+            if one.seed == 0 and one.candidate == {"train.lr": 0.001}
+            else one
+            for one in collected.records
+        ]
+        return replace(collected, records=records).result(Sampling(trials=1)).complete
+
+    assert complete("diverged")
+    assert not complete("failed"), "a later command tries it again"
+
+
 def test_a_result_has_no_more_trials_than_a_check_repeats(collected):
     with pytest.raises(ConfigError, match="trials is 500,000; at most 100,000 are possible in a study"):
         collected.result(Sampling(trials=500_000))
@@ -248,6 +264,53 @@ def test_the_tables_show_means_changes_and_verdicts(result):
     assert re.search(r"alike +dropout 0.3\n", text)
     assert "which are therefore optimistic" in text
     assert "0.35 hours" in text
+
+
+def notes_of(result, *, p_seeds=True, p_sentences=True):
+    """The notes of a result as if some tests were not possible."""
+
+    def without(one):
+        changes = {} if p_seeds else {"p_seeds": None, "pooled": None}
+        changes |= {} if p_sentences else {"p_sentences": None}
+        compared = None if one.compared is None else msgspec.structs.replace(one.compared, **changes)
+        return msgspec.structs.replace(one, compared=compared)
+
+    rows = [msgspec.structs.replace(row, sets=[without(one) for one in row.sets]) for row in result.rows]
+    return "\n".join(notes(msgspec.structs.replace(result, rows=rows)))
+
+
+def test_only_tests_that_were_made_are_explained(result):
+    assert "Both are corrected" in notes_of(result)
+    alone = notes_of(result, p_sentences=False)
+    assert "p, seeds: row + seed" in alone and "p, sentences" not in alone and "a verdict needs it below 0.05" in alone
+    alone = notes_of(result, p_seeds=False)
+    assert (
+        "p, seeds" not in alone and "p, sentences: approximate randomization" in alone and "is unclear without" in alone
+    )
+    assert "Changes are against base" in notes_of(result)
+    one_row = "\n".join(notes(msgspec.structs.replace(result, rows=result.rows[:1])))
+    assert "Changes are against" not in one_row and "Holm" not in one_row
+
+
+def test_perplexities_of_rows_with_other_tokenizers_or_models_come_with_a_note(result):
+    note = "Perplexities are comparable only between rows with the same tokenizer"
+    assert note not in notes_of(result)
+    first, *others = result.rows
+    for settings in ({"recipe": "bytenet.toml"}, {"tokenizer.size": 300}, {"model.kind": "rnn"}):
+        odd = msgspec.structs.replace(first, settings=settings)
+        assert note in notes_of(msgspec.structs.replace(result, rows=[odd, *others]))
+
+
+def test_texts_begin_at_the_left_of_their_column_and_numbers_end_at_the_right(result):
+    text = as_text(result)
+    head = next(line for line in text.splitlines() if line.startswith("row ") and "verdict" in line)
+    base = next(line for line in text.splitlines() if line.startswith("base ") and "baseline" in line)
+    assert head.index("verdict") == base.index("baseline")
+    assert head.index("BLEU") + len("BLEU") == re.search(r" ± \d+\.\d\d", base).end()
+    markdown = as_markdown(result).splitlines()
+    assert "|---|---:|---:|---:|---:|---:|---|---:|---:|" in markdown
+    assert r"\begin{tabular}{lrrrrrlrr}" in as_latex(result)
+    assert r"\begin{tabular}{lp{.8\textwidth}}" in as_latex(result), "settings, which may be long"
 
 
 def test_a_name_cannot_break_out_of_a_cell_of_markdown(result):

@@ -453,6 +453,16 @@ def test_a_failed_cell_begins_anew_if_its_settings_were_corrected(make_study, tm
         (("seeds =", 'tests = ["tests"]\nseeds ='), ConfigError, "the recipe has not; did you mean 'test'?"),
         (('"model.hidden"', '"model.hiden"'), ConfigError, "the row 'two layers': model has no field 'hiden'"),
         (('"model.width" = 16', '"model.width" = 15'), ConfigError, "the row 'two layers'"),
+        (
+            (ONE_LAYER, ONE_LAYER.replace("= 1", '= 1, "evaluate.lowercase" = true')),
+            ConfigError,
+            "the row 'one layer' and the row 'two layers' differ in [evaluate], so their scores could not be compared",
+        ),
+        (
+            ('[rows."one layer"]', '[rows."one layer"]\npublished = { blue = 1 }'),
+            ConfigError,
+            "'blue'; did you mean 'bleu'?",
+        ),
         (('"train.threads" = 1', '"data.train.pairs" = "no.tsv"'), DataError, "no file 'no.tsv' in"),
         (
             (ONE_LAYER, OTHER_TEST),

@@ -43,7 +43,7 @@ def test_show_prints_tables_or_json_and_writes_files_and_a_bundle_that_check_acc
     done = call("check", bundle)
     assert done.exit_code == 1
     assert "table.md" in done.stderr
-    assert "is right" not in done.stdout
+    assert "is correct" not in done.stdout
 
 
 def test_a_study_without_cells_is_refused(shown, tmp_path):

@@ -114,11 +114,22 @@ def test_nothing_is_chosen_while_a_candidate_has_failed(tmp_path):
     assert choose_candidate(study, "base", by_key(ended)) is None
 
 
-def test_a_grid_and_a_choice_of_the_same_key_are_refused(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"study.grid and study.choose both have train.lr; remove it from one of them"
-    ):
-        study_of(tmp_path, HEAD + '[grid]\n"train.lr" = [1e-3, 1e-2]\n[choose]\n"train.lr" = [1e-3, 1e-2]\n')
+@pytest.mark.parametrize(("one", "other"), [("grid", "choose"), ("settings", "grid"), ("settings", "choose")])
+def test_a_key_of_two_tables_is_refused(one, other, tmp_path):
+    """One of its values would never be trained."""
+    values = {"settings": "1e-3", "grid": "[1e-3, 1e-2]", "choose": "[1e-3, 1e-2]"}
+    rows = "" if "grid" in (one, other) else "[rows.base]\n"
+    tables = "".join(f'[{name}]\n"train.lr" = {values[name]}\n' for name in (one, other))
+    with pytest.raises(ConfigError, match=f"study.{one} and study.{other} both have train.lr; remove it from one"):
+        study_of(tmp_path, HEAD + tables + rows)
+
+
+def test_a_setting_may_be_a_list_of_tables(tmp_path):
+    text = 'data.train = [{ pairs = "a.tsv", weight = 2 }, { pairs = "b.tsv" }]\n'
+    study = study_of(tmp_path, HEAD + f"[settings]\n{text}[rows.base]\n")
+    assert study.settings["data.train"] == [{"pairs": "a.tsv", "weight": 2}, {"pairs": "b.tsv"}]
+    one, two = recipe_of(study, "base", {}, 1).data.train
+    assert (one.pairs, two.pairs) == ("a.tsv", "b.tsv")
 
 
 def test_a_row_may_choose_among_values_of_its_own(tmp_path):
@@ -160,6 +171,7 @@ def test_the_hash_of_settings_ignores_the_machine_and_sees_the_seed(tmp_path):
     [
         (("seeds", "seed"), "study has no field 'seed'; did you mean 'seeds'?"),
         (("seeds = [1, 2]", "seeds = [1, 1]"), "each once"),
+        (("[settings]", 'tests = ["valid", "valid"]\n[settings]'), "tests must name test sets, each once"),
         (('baseline = "base"', 'baseline = "bas"'), "study.baseline is 'bas', which is no row; did you mean 'base'?"),
         (('"train.steps"', '"train.step"'), "the row 'base': train has no field 'step'; did you mean 'steps'?"),
         (('"train.steps"', '"train.seed"'), "name the seeds in seeds"),

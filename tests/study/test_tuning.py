@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import time
 from types import SimpleNamespace
 
 import msgspec
@@ -194,6 +195,18 @@ def test_a_search_resumes_its_own_proposals_whatever_runs_at_once_and_whatever_f
     assert [row for row, _, _ in second.trained[:3]] == ["trial 2", "trial 5", "trial 6"]
     rows = {name: row.settings for name, row in read_study(out / "study.toml").rows.items()}
     assert len(rows) == 1 + 8 and {name: rows[name] for name in proposed} == proposed
+
+
+@needs_optuna
+def test_no_trial_is_started_after_the_time_limit(tuning, tmp_path):
+    trainer = Trainer()
+
+    def slow(study, **others):
+        time.sleep(0.2)
+        return trainer(study, **others)
+
+    assert not tune(tuning, out=tmp_path / "out", train=slow, at_once=1, seconds=0.1).ended
+    assert [row for row, _, _ in trainer.trained] == ["recipe", "trial 1"], "one call, which had the time to begin"
 
 
 @needs_optuna

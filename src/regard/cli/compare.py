@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.report import refuse_to_replace
+from regard.cli.paths import refuse_to_replace
 from regard.cli.terminal import print_message, print_warning, printable
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.cli.engine_option import EngineOption
+from regard.cli.paths import note_unfinished
 from regard.cli.terminal import print_warning, printable
-from regard.cli.unfinished import note_unfinished
 from regard.messages import counted
 
 

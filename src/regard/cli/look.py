@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from regard.cli.engine_option import EngineOption
-from regard.cli.report import refuse_to_replace
+from regard.cli.paths import note_unfinished, refuse_to_replace
 from regard.cli.terminal import print_message, print_warning
-from regard.cli.unfinished import note_unfinished
 
 KINDS = "encoder, decoder, encoder-decoder"
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.engine_option import EngineOption
+from regard.cli.paths import note_unfinished
 from regard.cli.terminal import print_message, print_warning, printable
-from regard.cli.unfinished import note_unfinished
 from regard.errors import DataError
 from regard.messages import counted
 

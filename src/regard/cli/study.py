@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.report import refuse_to_replace
-from regard.cli.terminal import StopRequest, command_name, print_error, print_message, print_warning, printable
+from regard.cli.paths import refuse_to_replace
+from regard.cli.terminal import (
+    UNFINISHED,
+    StopRequest,
+    command_name,
+    print_error,
+    print_message,
+    print_warning,
+    printable,
+)
 from regard.errors import ConfigError
 from regard.messages import counted
 
 if TYPE_CHECKING:
     from regard.study.study_file import Study
-
-UNFINISHED = 3  # exit status: the time is up and cells remain
 
 app = typer.Typer(
     help="Answer a question by training: rows of settings, several seeds, significance against a baseline.",
@@ -240,10 +246,11 @@ def check(
         typer.Option(help="Folder of the test sets: scores are computed again from outputs too.", show_default=False),
     ] = None,
 ) -> None:
-    """Derive every number of a bundle again, without training, and name each that differs.
+    """Derive the scores of the tested metric, the tests and the tables of a bundle again, and name each value that differs.
 
     Checks the hash of every file, the records against the outputs and the statistics of each sentence, and the result and
-    the tables against the records. With --data also all scores of outputs against the references.
+    the tables against the records; nothing is trained. With --data also all scores of outputs against the references.
+    Other metrics (without --data), perplexity, times and sizes are taken from the records.
 
     Examples:
 
@@ -251,7 +258,7 @@ def check(
 
       regard study check table3 --data ~/data
 
-    Exit status: 0 if all is right, 1 if something differs.
+    Exit status: 0 if nothing differs, 1 if something differs.
     """
     from regard.study.bundle.bundle_check import check_bundle
 

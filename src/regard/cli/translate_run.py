@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.cli.paths import note_unfinished
 from regard.cli.terminal import Terminated, print_message, print_warning
 from regard.cli.translated_lines import Lines, OutputFile, file_digest
-from regard.cli.unfinished import note_unfinished
 from regard.config import SearchPrecision
 from regard.errors import ConfigError
 from regard.loading import EngineChoice, load_translator

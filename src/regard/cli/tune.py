@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.study import UNFINISHED
-from regard.cli.terminal import StopRequest, command_name, print_message, printable
+from regard.cli.terminal import UNFINISHED, StopRequest, command_name, print_message, printable
 
 
 def tune(

@@ -68,12 +68,12 @@ def _sentence(one: ChangedSentence, baseline: str, system: str) -> list[str]:
     return [f"  line {one.line:,}", *(f"    {name.ljust(width)}  {text}".rstrip() for name, text in rows)]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table: the first column to the left, numbers to the right."""
+def aligned(rows: Sequence[Sequence[str]], *, texts: Sequence[bool] = (True,)) -> list[str]:
+    """Return the lines of a table: columns of `texts` aligned left, numbers right. Columns it does not list have numbers."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
+            cell.ljust(width) if column < len(texts) and texts[column] else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

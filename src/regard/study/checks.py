@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
+
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import ConfigError, did_you_mean
-from regard.metrics import PROBABILITIES, metrics_of
+from regard.metrics import METRICS, PROBABILITIES, metrics_of
 from regard.recipe_files import recipe_folder
 from regard.study.study_file import VALID, Study, candidates_of, recipe_of
 from regard.tasks import task_of
@@ -47,8 +49,10 @@ def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: No
     """Return the recipes of all candidates of each row. Raise ConfigError for the first that does not fit."""
     warnings: dict[str, None] = {}
     found: dict[str, list[Recipe]] = {}
-    for row in study.rows:
-        candidates = candidates_of(study, study.rows[row].like or row)
+    for row, table in study.rows.items():
+        for metric in table.published:
+            METRICS.get(metric, where=f"study.rows.{row}.published")
+        candidates = candidates_of(study, table.like or row)
         for candidate in candidates:
             recipe = recipe_of(study, row, candidate, study.seeds[0], warn=lambda text: warnings.setdefault(text))
             try:
@@ -61,9 +65,23 @@ def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: No
         raise ConfigError(
             "study.metric is 'perplexity', which is per token, but the rows have different tokenizers; choose another metric"
         )
+    _refuse_other_scoring(study, found)
     for text in warnings:
         warn(text)
     return found
+
+
+def _refuse_other_scoring(study: Study, recipes: Mapping[str, Sequence[Recipe]]) -> None:
+    """Raise ConfigError if a metric would be computed in two ways. Recipes may have different lists of metrics."""
+    ways = {
+        row: {msgspec.structs.replace(recipe.evaluate, metrics=None) for recipe in own} for row, own in recipes.items()
+    }
+    for row, own in ways.items():
+        if len(own | ways[study.baseline]) > 1:
+            raise ConfigError(
+                f"the row {row!r} and the row {study.baseline!r} differ in [evaluate], so their scores could not be "
+                "compared; put these settings into [settings] of the study"
+            )
 
 
 def _check_recipe(study: Study, recipe: Recipe, *, chooses: bool) -> None:

@@ -14,7 +14,7 @@ from regard.config import Recipe, Struct
 from regard.errors import ConfigError, did_you_mean
 from regard.messages import counted
 from regard.recipe_files import find_recipe, load_recipe, shipped_recipes
-from regard.toml import dump_toml, flat_table, from_table, read_toml
+from regard.toml import flat_table, from_table, inline_toml, read_toml
 
 VALID = "valid"  # the name of the dev set among the test sets of a study
 MAX_ROWS, MAX_SEEDS, MAX_CANDIDATES, MAX_NAME = 500, 100, 200, 100
@@ -60,6 +60,8 @@ class Study(Struct, frozen=True):
         if not self.question.strip() or not self.question.isprintable():
             raise ValueError("question must be one line of text")
         check_seeds(self.seeds)
+        if self.tests is not None and len(set(self.tests)) < len(self.tests):
+            raise ValueError("tests must name test sets, each once")
         if bool(self.rows) == bool(self.grid):
             raise ValueError("a study has [rows.NAME] tables or a [grid], one of the two")
         if len(self.rows) > MAX_ROWS:
@@ -86,7 +88,7 @@ class Study(Struct, frozen=True):
 
 
 def seed_for_choosing(seeds: Sequence[int]) -> int:
-    """Return a seed that is none of those that means are taken over, so that the luck of what it chooses is in no mean."""
+    """Return a seed that is none of these, so that the run that wins a choice is in no mean."""
     return next(seed for seed in itertools.count() if seed not in seeds)
 
 
@@ -101,9 +103,8 @@ def read_study(path: Path | str) -> Study:
             _flatten(row, key)
     study = from_table(Study, table, where="study")
     _refuse_wrong_lists(study)
+    _refuse_repeated_keys(study)
     if study.grid:
-        for key in study.grid.keys() & study.choose.keys():
-            raise ConfigError(f"study.grid and study.choose both have {key}; remove it from one of them")
         study = msgspec.structs.replace(study, rows=_rows_of_grid(study.grid), grid={})
     study = with_recipes(study, lambda name: locate_recipe(path, name))
     study = msgspec.structs.replace(study, baseline=_baseline(study))
@@ -117,7 +118,7 @@ def read_study(path: Path | str) -> Study:
 def _flatten(table: Any, key: str) -> None:
     """Give settings that are nested tables dotted keys, so that both ways to write them mean the same."""
     if isinstance(table, dict) and isinstance(table.get(key), Mapping):
-        table[key] = flat_table(table[key])
+        table[key] = flat_table(table[key], lists=False)
 
 
 def _refuse_wrong_lists(study: Study) -> None:
@@ -128,6 +129,14 @@ def _refuse_wrong_lists(study: Study) -> None:
         for key, values in table.items():
             if not values or len({canonical(value) for value in values}) < len(values):
                 raise ConfigError(f"{where} has {key} = {values!r}; name at least one value, each once")
+
+
+def _refuse_repeated_keys(study: Study) -> None:
+    """Raise ConfigError for a key that two tables of all rows have: one of its values would never be trained."""
+    tables = {"study.settings": study.settings, "study.grid": study.grid, "study.choose": study.choose}
+    for (one, own), (other, more) in itertools.combinations(tables.items(), 2):
+        for key in own.keys() & more.keys():
+            raise ConfigError(f"{one} and {other} both have {key}; remove it from one of them")
 
 
 def _rows_of_grid(grid: Mapping[str, list[Any]]) -> dict[str, StudyRow]:
@@ -216,7 +225,7 @@ def candidates_of(study: Study, row: str) -> list[Settings]:
 def overrides_of(study: Study, row: str, candidate: Settings, seed: int) -> list[str]:
     """Return what a cell changes in the recipe, as `regard train` takes it."""
     merged = {**study.settings, **study.rows[row].settings, **candidate, "train.seed": seed}
-    return [f"{key}={dump_toml({'value': value}).removeprefix('value = ')}" for key, value in merged.items()]
+    return [f"{key}={inline_toml(value)}" for key, value in merged.items()]
 
 
 def recipe_of(

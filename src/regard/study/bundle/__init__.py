@@ -3,5 +3,5 @@
 bundle_files.py     its files, and the manifest
 bundle_writing.py   a bundle is written
 bundle_records.py   its records, compared with what is in the bundle
-bundle_check.py     every number derived again
+bundle_check.py     scores of the tested metric, tests and tables derived again
 """

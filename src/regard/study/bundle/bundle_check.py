@@ -1,4 +1,4 @@
-"""Derive the numbers of a bundle again (`regard study check`), and name each that differs.
+"""Derive the result of a bundle again (`regard study check`), and name each value that differs.
 
 Three layers, so that a changed number is noticed even if other files were changed with it: every file must have the hash
 that the manifest lists; records must agree with the study, with their outputs and with the statistics of their sentences;
@@ -64,7 +64,7 @@ def check_bundle(
         if data is not None:
             tell("scoring all outputs again ...")
             _check_scores(bundle, collected, data, found)
-        tell("deriving all numbers again ...")
+        tell("deriving the result again ...")
         _check_result(bundle, collected, found)
     except RegardError as error:
         found.add(str(error))
@@ -187,9 +187,9 @@ def _check_result(bundle: Path | str, collected: Collected, found: BundleCheck) 
     sampling = Sampling(seed=stored.trials_seed, trials=stored.trials)
     check_sampling(sampling)
     result = collected.result(sampling)
-    missing = [f"{row.name}: {problem}" for row in result.rows for problem in row.problems]
-    if missing:
-        found.notes.append(f"the study is not complete: {'; '.join(missing)}")
+    if not result.complete:
+        problems = [f"{row.name}: {problem}" for row in result.rows for problem in row.problems]
+        found.notes.append(f"the study is not complete: {'; '.join(problems)}")
     written = parse_json(load_member(bundle, RESULT), origin=RESULT)
     for problem in _differences(written, msgspec.to_builtins(result), "", found):
         found.add(f"{RESULT}: {problem}")

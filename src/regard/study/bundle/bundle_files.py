@@ -1,4 +1,4 @@
-"""The files of a bundle: what a study has found, and all that it takes to derive every number again without training.
+"""The files of a bundle: what a study has found, and all that it takes to derive its tables again without training.
 
 BUNDLE/
   MANIFEST                       the SHA-256 of every other file, as `sha256sum -c` reads it

@@ -45,12 +45,12 @@ MAX_PROBLEMS = 100  # that are listed
 
 @dataclass
 class BundleCheck:
-    """What a check has found. A bundle without problems is right, as far as the notes say."""
+    """What a check has found. A bundle without problems is correct, except for what the notes say was not derived again."""
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     files: int = 0  # that the manifest lists
-    derived: set[str] = field(default_factory=set)  # the files of which every number was derived again
+    derived: set[str] = field(default_factory=set)  # files of numbers that were written anew and compared
     cells: int = 0
     values: int = 0  # of the result that were derived again
     unpacked: int = 0  # bytes of compressed files

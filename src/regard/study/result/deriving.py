@@ -25,7 +25,7 @@ from regard.study.choices import (
 )
 from regard.study.records import CellRecord
 from regard.study.result.sentence_statistics import StatisticsKey
-from regard.study.result.significance import SeedTest, holm, seed_tests, sentence_p, verdict
+from regard.study.result.significance import SeedTest, holm, mean_change, seed_tests, sentence_p, verdict
 from regard.study.result.study_result import (
     Cost,
     LengthScores,
@@ -140,20 +140,19 @@ def _compare(
     found = {}
     for row in others:
         one: SeedTest | None = over_seeds.get(row)
-        shared = [seed for seed in scores[row] if seed in scores[study.baseline]]
-        change = float(np.mean([scores[row][seed] - scores[study.baseline][seed] for seed in shared]))
-        tests = (corrected[0].get(row), corrected[1].get(row))
+        change = mean_change(scores[row], scores[study.baseline])
+        p_values = (corrected[0].get(row), corrected[1].get(row))
         found[row] = RowComparison(
             change=change,
             low=None if one is None else one.low,
             high=None if one is None else one.high,
             p_seeds=None if one is None else one.p,
-            p_seeds_corrected=tests[0],
+            p_seeds_corrected=p_values[0],
             freedom=None if one is None else one.freedom,
             pooled=None if one is None else one.pooled,
             p_sentences=over_sentences.get(row),
-            p_sentences_corrected=tests[1],
-            verdict=verdict(change, tests, higher_is_better=higher),
+            p_sentences_corrected=p_values[1],
+            verdict=verdict(change, p_values, higher_is_better=higher),
         )
     return found
 

@@ -23,10 +23,10 @@ MAX_BYTES_TOGETHER = 2**29  # of all that are unpacked for one check
 NEAR = 1e-9  # relative difference of two scores that are the same but for rounding
 STATISTICS = "statistics"  # the folder of a cell that keeps them
 StatisticsKey = tuple[str, int, str]  # the row, the seed and the test set of an output
-References = Sequence[Sequence[str]]  # each list has one reference of every sentence
+ReferenceLists = Sequence[Sequence[str]]  # each list has one reference of every sentence
 
 
-def _token_error_metric(references: References, config: EvaluateConfig) -> CorpusMetric:
+def _token_error_metric(references: ReferenceLists, config: EvaluateConfig) -> CorpusMetric:
     def statistics(outputs: Sequence[str]) -> Statistics:
         pairs = [(output.split(), reference.split()) for output, reference in zip(outputs, references[0], strict=True)]
         return np.array([[edit_distance(output, reference), len(reference)] for output, reference in pairs])
@@ -44,7 +44,7 @@ def _token_error_metric(references: References, config: EvaluateConfig) -> Corpu
 
 
 # Of text. Other metrics are tested over seeds alone.
-SENTENCE_METRICS: dict[str, Callable[[References, EvaluateConfig], CorpusMetric]] = {
+SENTENCE_METRICS: dict[str, Callable[[ReferenceLists, EvaluateConfig], CorpusMetric]] = {
     "bleu": bleu_metric,
     "chrf": chrf_metric,
     "exact": lambda references, config: exact_match_metric(references),
@@ -57,7 +57,7 @@ WIDTHS = {"bleu": 10, "chrf": 18, "exact": 2, "token_errors": 2}
 
 
 def sentence_metric(
-    name: str, references: References = ((),), config: EvaluateConfig | None = None
+    name: str, references: ReferenceLists = ((),), config: EvaluateConfig | None = None
 ) -> CorpusMetric | None:
     """Return the metric as sums over sentences; None if it is no such metric. Sums need no references to be scored."""
     make = SENTENCE_METRICS.get(name)

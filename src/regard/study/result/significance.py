@@ -73,8 +73,13 @@ def _only(scores: SeedScores, seeds: SeedScores) -> SeedScores:
     return {seed: scores[seed] for seed in seeds}
 
 
+def mean_change(row: SeedScores, baseline: SeedScores) -> float:
+    """Return the mean difference of the scores of a row from the baseline's, over the seeds that both have."""
+    return float(np.mean([row[seed] - baseline[seed] for seed in row if seed in baseline]))
+
+
 def _seed_test(row: SeedScores, baseline: SeedScores, fit: _Fit, *, pooled: bool) -> SeedTest:
-    change = float(np.mean([row[seed] - baseline[seed] for seed in row]))
+    change = mean_change(row, baseline)
     error = (2 * fit.variance / len(row)) ** 0.5
     reach = t_bound(ALPHA, fit.freedom) * error
     p = t_probability(change / error, fit.freedom)

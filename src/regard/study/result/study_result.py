@@ -116,8 +116,12 @@ class StudyResult(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether every cell has finished."""
-        return not any(row.problems for row in self.rows)
+        """Whether every row has a score of each seed, and no candidate is missing or failed. It may have diverged."""
+        return all(
+            all(len(one.by_seed) == len(self.seeds) for one in row.sets)
+            and all(one.state in ("finished", "diverged") for one in row.candidates)
+            for row in self.rows
+        )
 
     def row(self, name: str) -> RowResult:
         """Return a row by its name."""

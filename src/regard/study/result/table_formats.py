@@ -14,7 +14,7 @@ def as_text(result: StudyResult) -> str:
     """Return the tables for a terminal."""
     lines = [result.question]
     for table in score_tables(result):
-        lines += ["", table.title, "", *aligned([table.head, *table.rows])]
+        lines += ["", table.title, "", *aligned([table.head, *table.rows], texts=table.texts)]
     return "\n".join([*lines, "", *notes(result)]) + "\n"
 
 
@@ -23,7 +23,7 @@ def as_markdown(result: StudyResult) -> str:
     lines = [f"# {_markdown(result.question)}"]
     for table in score_tables(result):
         lines += ["", f"## {_markdown(table.title)}", "", _markdown_row(table.head)]
-        lines.append("|---|" + "---:|" * (len(table.head) - 1))
+        lines.append("|" + "".join("---|" if text else "---:|" for text in table.texts))
         lines += [_markdown_row(row) for row in table.rows]
     return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in notes(result))]) + "\n"
 
@@ -33,7 +33,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Return untrusted text so that it stays in its place and means nothing else."""
+    """Return text in one line, with the characters escaped that Markdown or HTML would interpret."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", re.sub(r"\s+", " ", text))
 
 
@@ -42,8 +42,8 @@ def as_latex(result: StudyResult) -> str:
     lines = [r"\documentclass[a4paper]{article}", r"\addtolength{\textwidth}{6.4cm}\addtolength{\hoffset}{-3.2cm}"]
     lines += [r"\begin{document}", latex(result.question)]
     for table in score_tables(result):
-        # A single column beside the names is text, which may need several lines.
-        columns = r"lp{.8\textwidth}" if len(table.head) == 2 else f"l{'r' * (len(table.head) - 1)}"
+        columns = "".join("l" if text else "r" for text in table.texts)
+        columns = r"lp{.8\textwidth}" if columns == "ll" else columns  # a long text beside the names is wrapped
         lines += ["", r"\begin{table}[p]", r"\centering\scriptsize\setlength{\tabcolsep}{2pt}"]
         lines += [rf"\caption{{{latex(table.title)}}}", rf"\begin{{tabular}}{{{columns}}}"]
         lines += [r"\hline", _latex_row(table.head), r"\hline"]

@@ -12,6 +12,7 @@ from regard.metrics import METRICS
 from regard.metrics.significance import ALPHA
 from regard.study.result.study_result import RowComparison, RowResult, SetResult, Spread, StudyResult
 from regard.study.study_file import VALID, describe_settings
+from regard.toml import inline_toml
 
 VERDICTS = {
     "better": "better",
@@ -20,6 +21,8 @@ VERDICTS = {
     "same": "no difference found",
     "untested": "not tested",
 }
+
+TEXT_COLUMNS = ("verdict", "chosen", "changes", "candidate", "choice")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class Table:
     head: list[str]
     rows: list[list[str]]
     groups: list[int]  # numbers of rows that begin a group
+
+    @property
+    def texts(self) -> list[bool]:
+        """Whether each column has texts, which begin at its left edge, and not numbers."""
+        return [number == 0 or name in TEXT_COLUMNS for number, name in enumerate(self.head)]
 
 
 def score_tables(result: StudyResult) -> list[Table]:
@@ -88,7 +96,8 @@ def _tested(result: StudyResult, number: int) -> Table:
     rows = []
     for row in result.rows:
         cells = [row.name, show_spread(row.sets[number].scores.get(metric), metric) or "-"]
-        cells += _compared(row.sets[number].compared, metric, baseline=row.name == result.baseline)
+        is_baseline = row.name == result.baseline and len(result.rows) > 1
+        cells += _compared(row.sets[number].compared, metric, baseline=is_baseline)
         rows.append([*cells, *(_published(row.sets[number], name) for name in published)])
     return Table(f"{label_of(metric)} on {test}", head, rows, _groups(result.rows))
 
@@ -179,7 +188,7 @@ def _choices(result: StudyResult) -> list[Table]:
         for one in row.candidates:
             score = one.state if one.score is None else f"{one.score:.{decimals_of(result.metric)}f}"
             rows.append([row.name, describe_settings(one.settings), score, "chosen" if one.chosen else ""])
-    head = ["row", "candidate", f"{label_of(result.metric)} on the dev set", ""]
+    head = ["row", "candidate", f"{label_of(result.metric)} on the dev set", "choice"]
     return [Table(f"Candidates, seed {result.choosing_seed}", head, rows, groups)] if rows else []
 
 
@@ -204,11 +213,7 @@ def notes(result: StudyResult) -> list[str]:
     found = [
         f"Means ± standard deviations over {counted(len(result.seeds), 'seed')} "
         f"({', '.join(map(str, result.seeds))}); {label_of(result.metric)}: {direction} is better.",
-        f"Changes are against {result.baseline}. p, seeds: row + seed, with the noise of all rows together; a row that "
-        "varies significantly more is compared by a paired t-test of its own. p, sentences: approximate randomization of "
-        f"the mean over seeds, {result.trials:,} trials, seed {result.trials_seed}. Both are corrected for the number of "
-        f"rows of a table (Holm), unlike the intervals; a verdict needs all tests that there are below {ALPHA:g}, and is "
-        "unclear with one of two.",
+        *_notes_of_tests(result),
     ]
     if VALID in result.tests and any(row.candidates for row in result.rows):
         found.append(f"Candidates were chosen by their scores on {VALID}, which are therefore optimistic.")
@@ -217,7 +222,12 @@ def notes(result: StudyResult) -> list[str]:
             "Published scores are of other data: only their direction is compared, where a row is better or worse."
         )
     if result.settings:
-        found.append(f"Recipe {result.recipe}, with {describe_settings(result.settings)}.")
+        changes = ", ".join(f"{key} = {inline_toml(value)}" for key, value in result.settings.items())
+        found.append(f"Recipe {result.recipe}, with {changes}.")
+    if _has_other_perplexities(result):
+        found.append(
+            "Perplexities are comparable only between rows with the same tokenizer and the same kind of model."
+        )
     if result.metric in result.signatures:
         found.append(f"{label_of(result.metric)}: {result.signatures[result.metric]}.")
     cost, devices = result.cost, f" ({', '.join(result.cost.devices)})" if result.cost.devices else ""
@@ -234,7 +244,44 @@ def notes(result: StudyResult) -> list[str]:
     edges = [f"{row.name} {edge}" for row in result.rows if (edge := _at_an_edge(row))]
     if edges:
         found.append(
-            f"Beyond these values, which are at an edge of those tried, others may be better: {'; '.join(edges)}."
+            f"Chosen values at the edge of those tried, so that a wider range may score higher: {'; '.join(edges)}."
         )
     found += [f"{row.name}: {problem}." for row in result.rows for problem in row.problems]
     return found
+
+
+def _notes_of_tests(result: StudyResult) -> list[str]:
+    """Return what the columns of comparisons mean; nothing if no row is compared."""
+    compared = [one.compared for row in result.rows for one in row.sets if one.compared is not None]
+    if not compared:
+        return []
+    over_seeds = [one for one in compared if one.p_seeds is not None]
+    over_sentences = any(one.p_sentences is not None for one in compared)
+    parts = [f"Changes are against {result.baseline}."]
+    if any(one.pooled for one in over_seeds):
+        parts.append(
+            "p, seeds: row + seed, with the noise of all rows together; a row that varies significantly more is compared by "
+            "a paired t-test of its own."
+        )
+    elif over_seeds:
+        parts.append("p, seeds: paired t-test.")
+    if over_sentences:
+        parts.append(
+            f"p, sentences: approximate randomization of the mean over seeds, {result.trials:,} trials, "
+            f"seed {result.trials_seed}."
+        )
+    corrected = "corrected for the number of rows of a table (Holm), unlike the intervals"
+    if over_seeds and over_sentences:
+        parts.append(f"Both are {corrected}; a verdict needs both below {ALPHA:g}, and is unclear with one.")
+    elif over_seeds:
+        parts.append(f"It is {corrected}; a verdict needs it below {ALPHA:g}.")
+    elif over_sentences:
+        parts.append(f"It is {corrected}; a verdict needs a test over seeds too, and is unclear without.")
+    return [" ".join(parts)]
+
+
+def _has_other_perplexities(result: StudyResult) -> bool:
+    """Return whether perplexities are shown of rows that may split text or factor its probability differently."""
+    shown = any("perplexity" in one.scores for row in result.rows for one in row.sets)
+    keys = {key for row in result.rows for key in row.settings}
+    return shown and any(key in ("recipe", "model.kind") or key.startswith("tokenizer.") for key in keys)

@@ -39,7 +39,7 @@ from regard.study.tuning.trials import (
 from regard.study.tuning.tuning_file import Tuning
 
 BEST_STUDY, TRIALS_STUDY, REFUSED_TRIALS = "best.toml", "study.toml", "refused.toml"
-MAX_REFUSED = 20  # trials in a row that the recipe refuses; then nothing that the search proposes will do
+MAX_REFUSED = 20  # refused trials in a row, after which the search gives up
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ def tune(
         def train_all(study: Study, name: str, *, retry_failed: bool) -> bool:
             """Train what is missing of a study, and return whether all of it has ended."""
             save_study(study, search.out / name)
-            left = None if deadline is None else max(1.0, deadline - time.monotonic())
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
             state = train(
                 study,
                 out=out,

@@ -60,6 +60,6 @@ def read_tuning(path: Path | str) -> Tuning:
     path = Path(path)
     table = read_toml(path)
     if isinstance(table.get("settings"), Mapping):
-        table["settings"] = flat_table(table["settings"])
+        table["settings"] = flat_table(table["settings"], lists=False)
     tuning = from_table(Tuning, table, where="tune")
     return msgspec.structs.replace(tuning, recipe=locate_recipe(path, tuning.recipe))
