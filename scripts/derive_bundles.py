@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from msgspec.structs import replace
+
 from regard.metrics.significance import Sampling
 from regard.storage.folder import Folder, parse_json
 from regard.study.bundle.bundle_files import MANIFEST, STUDY, load_member, read_bundled_study, read_manifest

@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -52,6 +54,27 @@ def test_a_bundle_is_of_the_study_of_the_repository(bundle):
     names = {name: Path(name).name for name in {study.recipe, *(row.recipe for row in study.rows.values())}}
     own = with_recipes(study, lambda name: names[name])
     assert msgspec.structs.replace(own, tests=bundled.tests) == bundled
+
+
+@pytest.mark.slow
+def test_the_script_for_bundles_derives_the_result_of_another_baseline(tmp_path):
+    bundle = Path(shutil.copytree(FOLDER / "parallel", tmp_path / "parallel"))
+    text = (FOLDER / "parallel.toml").read_text(encoding="utf-8")
+    assert 'baseline = "Transformer"' in text
+    (tmp_path / "parallel.toml").write_text(text.replace('"Transformer"', '"CTC"', 1), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, FOLDER.parent / "scripts" / "derive_bundles.py", bundle], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "| CTC | 39.50 ± 0.09 |  |  |  |  | baseline |" in (bundle / "table.md").read_text(encoding="utf-8")
+    assert check_bundle(bundle).problems == []
+    (record,) = (bundle / "cells").glob("CTC/*/1/cell.json")
+    before, _, after = record.read_text(encoding="utf-8").rpartition('"bleu": 3')
+    record.write_text(f'{before}"bleu": 4{after}', encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, FOLDER.parent / "scripts" / "derive_bundles.py", bundle], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "parallel: cells/CTC" in done.stderr
 
 
 @pytest.mark.slow
