@@ -29,6 +29,7 @@ from regard.config import (
     TokenizerSide,
     TrainConfig,
 )
+from regard.metrics import METRICS
 from regard.models import MODELS
 from regard.text.generators import GENERATORS, NoOptions
 from regard.toml import dump_toml
@@ -54,6 +55,7 @@ def page() -> str:
     parts += section("[train]", TrainConfig)
     parts += section("[decode]", SearchOptions)
     parts += section("[evaluate]", EvaluateConfig)
+    parts += metrics()
     parts.append("\n## [model]\nThe keys depend on `model.kind`, which is required.")
     for kind in MODELS.names():
         family = MODELS.get(kind, where="kind")
@@ -81,6 +83,18 @@ def section(title: str, struct: type[Struct], more: str = "", *, level: str = "#
             lines.append(
                 f"| `{field.encode_name}` | {kind} | {default(field)} | {meaning.replace('|', chr(92) + '|')} |"
             )
+    return lines
+
+
+def metrics() -> list[str]:
+    """Return the heading and the table of metrics."""
+    lines = ["\n## Metrics\nTheir names are for `train.metric`, `evaluate.metrics`, and the `metric` of a study.\n"]
+    lines += ["| name | score | better | of |", "|---|---|---|---|"]
+    for name in METRICS.names():
+        one = METRICS.get(name, where="metric")
+        unit, better = f" ({one.unit})" if one.unit else "", "higher" if one.higher_is_better else "lower"
+        more = "; only where `evaluate.metrics` names it" if one.on_demand else ""
+        lines.append(f"| `{name}` | {one.label}{unit} | {better} | {', '.join(one.compares)}{more} |")
     return lines
 
 

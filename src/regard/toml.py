@@ -35,7 +35,10 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str, also: Seq
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$")
         path = path.rstrip("`").strip(".")
-        place = ".".join(part for part in (where, path) if part)
+        # msgspec writes [...] for the key of a table's entry.
+        table, _, inside = path.partition("[...]")
+        key = None if table == path else _key_of_entry(cls, values, table)
+        place = ".".join(part for part in (where, path if key is None else f"{table}.{key}{inside}") if part)
         if what.startswith("Invalid enum value"):
             value = what.removeprefix("Invalid enum value ").strip("'")
             raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, path.split('.')))}") from error
@@ -43,8 +46,23 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str, also: Seq
             raise ConfigError(f"{place or 'the recipe'} has no {what.split('`')[1]!r}, which it needs") from error
         what = _in_words(what)
         # The value says what was given instead.
-        shown = f" is {_value_at(values, path)!r}" if place and what.startswith("expected") else ""
+        shown = (
+            f" is {_value_at(values, path) if key is None else _value_at(values[table][key], inside)!r}"
+            if place and what.startswith("expected")
+            else ""
+        )
         raise ConfigError(f"{place or 'the recipe'}{shown}: {what}") from error
+
+
+def _key_of_entry(cls: type[Struct], values: Mapping[str, Any], table: str) -> str | None:
+    """Return the key of the first entry of a table that does not fit; None if the table itself does not."""
+    entries = values.get(table)
+    for key, value in entries.items() if isinstance(entries, Mapping) else ():
+        try:
+            msgspec.convert({**values, table: {key: value}}, cls)
+        except msgspec.ValidationError:
+            return str(key)
+    return None
 
 
 def _in_words(what: str) -> str:

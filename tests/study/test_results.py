@@ -14,12 +14,13 @@ from regard.errors import ConfigError, DataError
 from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
 from regard.study.cells import OUTPUTS, Cell, cell_of, outputs_name, read_record
-from regard.study.result.collected import collect, refuse_other_sets
+from regard.study.result.collected import collect
 from regard.study.result.deriving import rounded, spread
 from regard.study.result.figure import draw_study, make_figure
 from regard.study.result.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
 from regard.study.result.table_formats import as_latex, as_markdown, as_text, latex
 from regard.study.result.tables import notes, show_p
+from regard.study.same_text import refuse_other_text
 from tests.study.synthetic import STUDY, make_cells, write_study
 
 QUICK = Sampling(trials=200)
@@ -261,7 +262,7 @@ def test_the_tables_show_means_changes_and_verdicts(result):
     assert "no difference found" in text
     assert "24.1 (-1.7)" in text
     assert "lr 0.002" in text
-    assert re.search(r"alike +dropout 0.3\n", text)
+    assert re.search(r"alike +D +dropout 0.3\n", text)
     assert "which are therefore optimistic" in text
     assert "0.35 hours" in text
 
@@ -292,6 +293,15 @@ def test_only_tests_that_were_made_are_explained(result):
     assert "Changes are against" not in one_row and "Holm" not in one_row
 
 
+def test_a_row_that_is_compared_alone_is_named(result):
+    assert "of its own" not in notes_of(result)
+    first, second, *others = result.rows
+    one, other = second.sets
+    alone = msgspec.structs.replace(other, compared=msgspec.structs.replace(other.compared, pooled=False))
+    changed = msgspec.structs.replace(result, rows=[first, msgspec.structs.replace(second, sets=[one, alone]), *others])
+    assert f"because it varies significantly more, has {ODD} on test." in notes_of(changed)
+
+
 def test_perplexities_of_rows_with_other_tokenizers_or_models_come_with_a_note(result):
     note = "Perplexities are comparable only between rows with the same tokenizer"
     assert note not in notes_of(result)
@@ -310,7 +320,7 @@ def test_texts_begin_at_the_left_of_their_column_and_numbers_end_at_the_right(re
     markdown = as_markdown(result).splitlines()
     assert "|---|---:|---:|---:|---:|---:|---|---:|---:|" in markdown
     assert r"\begin{tabular}{lrrrrrlrr}" in as_latex(result)
-    assert r"\begin{tabular}{lp{.8\textwidth}}" in as_latex(result), "settings, which may be long"
+    assert r"\begin{tabular}{llp{.7\textwidth}}" in as_latex(result), "settings, which may be long"
 
 
 def test_a_name_cannot_break_out_of_a_cell_of_markdown(result):
@@ -402,22 +412,45 @@ def test_cells_that_were_scored_on_other_pairs_are_refused(folder):
     first, *others = collected.records
     [one, *rest] = first.tests
     changed = msgspec.structs.replace(first, tests=[msgspec.structs.replace(one, sha256="0" * 64), *rest])
-    refuse_other_sets(collected.records, collected.tests)
-    with pytest.raises(DataError, match=f"was scored on other pairs of {one.name} than"):
-        refuse_other_sets([changed, *others], collected.tests)
+    refuse_other_text(collected.study, collected.records, collected.tests)
+    with pytest.raises(DataError, match=f"have different pairs of {one.name}; put the data back"):
+        refuse_other_text(collected.study, [changed, *others], collected.tests)
+
+
+def test_cells_that_were_trained_on_other_text_are_refused_unless_their_rows_say_so(folder):
+    collected = with_metric(folder, "bleu")
+    study = collected.study
+
+    def check(**corpora):
+        """Rows with hashes of their training text, and the settings of data that a row has."""
+        records = [
+            msgspec.structs.replace(one, corpus={"train": digest}, settings={**one.settings, **settings})
+            for one in collected.records
+            for row, digest, settings in [(one.row, *corpora.get(one.row, ("a", {})))]
+        ]
+        refuse_other_text(study, records, collected.tests)
+
+    check()
+    refuse_other_text(study, collected.records, collected.tests)  # of an earlier version, without hashes
+    check(alike=("b", {"data.max_length": 10}))
+    with pytest.raises(DataError, match="were not trained and validated on the same text; put the data back, or"):
+        check(alike=("b", {}))
 
 
 def test_dev_sets_that_are_not_reported_are_compared_within_a_row(folder):
     """Rows that train on other text may hold out other pairs of it."""
-    records = with_metric(folder, "bleu").records
+    collected = with_metric(folder, "bleu")
+    records = collected.records
 
     def with_other_dev_set(record):
         return msgspec.structs.replace(record, tests=[msgspec.structs.replace(record.tests[0], sha256="0" * 64)])
 
     assert records[0].tests[0].name == "valid"
-    refuse_other_sets([with_other_dev_set(one) if one.row == "base" else one for one in records], ["test"])
-    with pytest.raises(DataError, match="was scored on other pairs of valid than"):
-        refuse_other_sets([with_other_dev_set(records[0]), *records[1:]], ["test"])
+    refuse_other_text(
+        collected.study, [with_other_dev_set(one) if one.row == "base" else one for one in records], ["test"]
+    )
+    with pytest.raises(DataError, match="have different pairs of valid"):
+        refuse_other_text(collected.study, [with_other_dev_set(records[0]), *records[1:]], ["test"])
 
 
 def test_a_chosen_value_that_is_no_number_is_at_no_edge(result):

@@ -186,10 +186,34 @@ def test_a_cell_that_diverges_is_recorded_and_the_others_are_trained(make_study,
     study, out = make_study((row, worse), ("seeds = [1, 2]", "seeds = [1]")), tmp_path / "out"
     state = run_study(study, out=out, start=train_here)
     assert [one.state for one in read_records(study, out)] == ["finished", "diverged"]
-    problem = state.records[-1].problem
-    assert "2 steps in a row had a gradient that is not finite" in problem and str(out) not in problem
+    assert state.records[-1].problem == "2 steps in a row had a gradient that is not finite"
     page = (out / PAGE).read_text()
     assert "2 steps in a row" in page and page.count(">diverged</span>") == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ("train.tsv", "two-layers-[^/]+/-/3 and two-layers-[^/]+/-/1 were not trained and validated on the same text"),
+        ("test.tsv", "two-layers-[^/]+/-/3 and two-layers-[^/]+/-/1 have different pairs of test"),
+    ],
+)
+def test_a_cell_whose_text_has_changed_since_others_ended_is_not_trained(
+    changed, message, make_study, tmp_path, train_here
+):
+    out = tmp_path / "out"
+    rows = ('[rows."one layer"]\nsettings = { "model.num_layers" = 1 }\n', "")
+    run_study(make_study(rows, ("seeds = [1, 2]", "seeds = [1]")), out=out, start=train_here)
+    study = make_study(rows, ("seeds = [1, 2]", "seeds = [1, 3]"))
+    whole = (tmp_path / changed).read_text(encoding="utf-8")
+    (tmp_path / changed).write_text("".join(whole.splitlines(keepends=True)[:-1]), encoding="utf-8")
+    job = Job(study, str(out), None, "two layers", {}, 3)
+    with pytest.raises(DataError, match=message):
+        train_cell(job, stop=lambda: False)
+    assert not job.cell.folder(out).has_folder("run"), "what was begun with the other text is gone"
+    # With the right text it is trained.
+    (tmp_path / changed).write_text(whole, encoding="utf-8")
+    assert [one.state for one in run_study(study, out=out, start=train_here).records] == ["finished", "finished"]
 
 
 def test_a_process_that_crashes_is_started_again_a_few_times(make_study, tmp_path, pretend, started):
@@ -480,6 +504,21 @@ def test_mistakes_are_found_before_anything_is_trained(make_study, tmp_path, cha
     with pytest.raises(kind, match=re.escape(message)):
         run_study(make_study((change[0], change[1])), out=tmp_path / "out", start=None)
     assert not (tmp_path / "out").exists()
+
+
+def test_rows_with_the_same_settings_are_named(make_study):
+    heard = []
+    check_study(
+        make_study((ONE_LAYER, '[rows."one layer"]\nsettings = { "model.num_layers" = 2 }\n')), warn=heard.append
+    )
+    assert heard == [
+        "the rows 'two layers' and 'one layer' have the same settings: only seeds and chance tell them apart"
+    ]
+
+
+def test_an_output_folder_that_is_a_file_is_refused(make_study, tmp_path):
+    with pytest.raises(ConfigError, match="is a file, or is in one; name a folder"):
+        run_study(make_study(), out=tmp_path / "letters.toml")
 
 
 def test_rows_may_have_other_dev_sets_unless_these_are_reported(make_study, tmp_path):

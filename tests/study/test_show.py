@@ -53,6 +53,17 @@ def test_a_study_without_cells_is_refused(shown, tmp_path):
     assert "regard study run" in str(done.exception)
 
 
+def test_the_folder_of_a_study_is_no_bundle_and_a_place_that_is_taken_is_refused_first(shown, tmp_path):
+    call, file, study = shown
+    make_cells(study, tmp_path / "out")
+    done = call("check", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "it is the folder of a study, not a bundle" in done.stderr.replace("\n", " ") and "note:" not in done.stderr
+    done = call("show", file, "--out", tmp_path / "out", "--bundle", tmp_path / "out")
+    assert isinstance(done.exception, ConfigError) and "is not an empty folder" in str(done.exception)
+    assert done.stdout == "" and not (tmp_path / "out" / "study.json").exists()
+
+
 def test_what_is_no_bundle_is_named(shown, tmp_path):
     call, *_ = shown
     done = call("check", tmp_path)

@@ -184,6 +184,11 @@ def test_the_hash_of_settings_ignores_the_machine_and_sees_the_seed(tmp_path):
         (("[rows.base]", '[choose]\n"train.lr" = []\n[rows.base]'), "name at least one value"),
         (("published", 'like = "bass"\npublished'), "the row 'N 1' has like = 'bass'; name a row above it"),
         (("published", "publish"), "did you mean 'published'?"),
+        (("{ bleu = 24 }", "24"), "study.rows.N 1.published is 24: expected a table"),
+        (
+            ("[rows.base]", '[choose]\n"train.lr" = 1e-3\n[rows.base]'),
+            "study.choose.train.lr is 0.001: expected a list",
+        ),
         (("[rows.base]", "[rows.base]\n[rows.Base]"), "upper and lower case"),
     ],
 )

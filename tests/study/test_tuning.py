@@ -53,7 +53,7 @@ def tuning(tmp_path):
     ("old", "new", "expected"),
     [
         ("trials = 8", "trials = 0", "trials must be"),
-        ("low = 1e-4", "low = 1", "low must be below high"),
+        ("low = 1e-4", "low = 1", "tune.search.train.lr: low must be below high"),
         ("log = true", "logarithmic = true", "logarithmic"),
         ('["pre", "post"]', '["pre"]', "2 to 100 values"),
         ('["pre", "post"]', '["pre", "pre"]', "each once"),
@@ -333,12 +333,35 @@ def test_the_command_prints_the_comparison_of_the_best_trial(call, tmp_path):
     result = call(pretend)
     assert result.exit_code == 0, result.output
     assert "trial 3" in result.stdout and "trial 2" not in result.stdout
-    assert "the best trial on the dev set has train.lr=" in result.stderr
+    said = result.stderr.replace("\n", " ")
+    assert "trial 3 has perplexity 1 on the dev set, the recipe perplexity 5;" in said
+    assert "regard study show" in said and "best.toml" in said
     assert read_study(tmp_path / "out" / "best.toml").seeds == (1, 2)
     shown = CliRunner().invoke(
         app, ["study", "show", str(tmp_path / "out" / "study.toml"), "--out", str(tmp_path / "out")]
     )
     assert shown.exit_code == 0 and "trial 2" in shown.stdout
+
+
+@needs_optuna
+def test_without_a_better_trial_the_command_prints_the_trials(call):
+    def worse(job):
+        pretend(job)
+        path = job.cell.folder(job.out).path / "cell.json"
+        path.write_text(path.read_text().replace('"perplexity":5.0', '"perplexity":0.5'))
+        return Finished(job, ENDED)
+
+    result = call(worse)
+    assert result.exit_code == 0, result.output
+    assert "no trial is better than the recipe on the dev set (perplexity 0.5)" in result.stderr.replace("\n", " ")
+    assert "trial 1" in result.stdout and "trial 3" in result.stdout
+
+
+@needs_optuna
+def test_the_folder_of_a_study_is_refused(tuning, tmp_path):
+    (tmp_path / "out" / "cells").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="is the folder of a study; name another one with --out"):
+        tune(tuning, out=tmp_path / "out", train=Trainer())
 
 
 @needs_optuna

@@ -110,6 +110,7 @@ class StatusLine:
         # Standard output is for data, and must not be redirected to the terminal.
         self.live = Live(self.spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
         self.next_line = time.monotonic() + first_after
+        self.printed = ""
 
     def __enter__(self) -> StatusLine:
         if console.is_terminal:
@@ -123,7 +124,8 @@ class StatusLine:
         """Show the text; without a terminal, print it if it is the last one or its time has come."""
         if console.is_terminal:
             self.spinner.update(text=Text(printable(text)))
-        elif last or time.monotonic() >= self.next_line:
+        elif last or (time.monotonic() >= self.next_line and text != self.printed):
+            self.printed = text
             self.next_line = time.monotonic() + LINE_SECONDS
             print_message(text)
 

@@ -210,7 +210,7 @@ def show(
       regard study show table3.toml --out runs/table3 --bundle table3
     """
     from regard.metrics.significance import Sampling
-    from regard.study.bundle.bundle_writing import write_bundle
+    from regard.study.bundle.bundle_writing import refuse_full, write_bundle
     from regard.study.result.collected import collect
     from regard.study.result.deriving import check_sampling
     from regard.study.result.result_files import result_files, save_result
@@ -219,6 +219,8 @@ def show(
 
     sampling = Sampling(trials=trials)
     check_sampling(sampling)
+    if bundle is not None:
+        refuse_full(bundle)
     folder = out or Path("runs") / file.stem
     collected = collect(read_study(file), folder, data=data, tell=print_message)
     if not collected.records:

@@ -75,6 +75,7 @@ def tune(
     from regard.cli.display import StatusLine
     from regard.study.result.collected import collect
     from regard.study.result.table_formats import as_text
+    from regard.study.study_file import read_study
     from regard.study.tuning.search import BEST_STUDY, TRIALS_STUDY
     from regard.study.tuning.search import tune as run_tune
 
@@ -93,10 +94,13 @@ def tune(
     if not done.ended:
         print_message(f"resume with: {command_name()} {shlex.join(sys.argv[1:])}")
         raise typer.Exit(stop.status if stop() else UNFINISHED)
-    if done.best is not None:
-        print(printable(as_text(collect(done.best, folder, data=data).result())), end="")
+    shown = read_study(folder / TRIALS_STUDY) if done.best is None else done.best
+    print(printable(as_text(collect(shown, folder, data=data).result())), end="")
     for record in done.failed:
         print_message(f"failed: {record.row}, seed {record.seed}: {record.problem}")
-    print_message(f"studies: {folder / TRIALS_STUDY}{'' if done.best is None else f' and {folder / BEST_STUDY}'}")
+    study = folder / (TRIALS_STUDY if done.best is None else BEST_STUDY)
+    print_message(f"files of these tables, and a bundle: regard study show {study} --out {folder} --bundle NEW_FOLDER")
+    if done.best is not None:
+        print_message(f"all trials: regard study show {folder / TRIALS_STUDY} --out {folder}")
     if done.failed:
         raise typer.Exit(1)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from regard.errors import Busy, CheckpointError
+from regard.errors import Busy, CheckpointError, ConfigError
 from regard.storage.directory import LOCK, PathDirectory, open_directory
 from regard.storage.locks import try_lock
 from regard.storage.paths import bare_name, refuse_wrong_kinds, temporary_name
@@ -184,7 +184,10 @@ class Folder:
     def make(self) -> Folder:
         """Create the folder and its parents where they are missing, flush them to disk, and return the folder."""
         missing = [place for place in (self.root, *self.root.parents) if not place.exists()]
-        self.root.mkdir(parents=True, exist_ok=True)
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ConfigError(f"{self.root} is a file, or is in one; name a folder") from error
         for place in missing:
             with open_directory(place.absolute().parent) as parent:
                 parent.sync()

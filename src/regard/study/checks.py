@@ -15,6 +15,7 @@ from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import ConfigError, did_you_mean
 from regard.metrics import METRICS, PROBABILITIES, metrics_of
 from regard.recipe_files import recipe_folder
+from regard.study.cells import settings_digest
 from regard.study.study_file import VALID, Study, candidates_of, recipe_of
 from regard.tasks import task_of
 from regard.tasks.corpus import load_tagged
@@ -66,6 +67,13 @@ def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: No
             "study.metric is 'perplexity', which is per token, but the rows have different tokenizers; choose another metric"
         )
     _refuse_other_scoring(study, found)
+    rows: dict[tuple[str, ...], str] = {}  # by their settings
+    for row, recipes in found.items():
+        first = rows.setdefault(tuple(map(settings_digest, recipes)), row)
+        if first != row:
+            warnings[
+                f"the rows {first!r} and {row!r} have the same settings: only seeds and chance tell them apart"
+            ] = None
     for text in warnings:
         warn(text)
     return found

@@ -42,6 +42,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""  # why it diverged or failed, in a sentence
     settings: Settings  # all that the cell changes in the recipe
     settings_sha256: str  # of the complete recipe
+    corpus: dict[str, str] = {}  # hashes of the training and dev text, by part; records of earlier versions have none
     parameters: int = 0
     steps: int = 0  # taken
     dev: list[ValidationScores] = []  # by step of training

@@ -171,7 +171,7 @@ def locate_recipe(path: Path, name: str) -> str:
         return name
     file = path.parent / name
     if not file.is_file():
-        raise ConfigError(f"the recipe is {name!r}, but there is no such file in {str(path.parent)!r}")
+        raise ConfigError(f"the recipe is {name!r}, but there is no such file in {str(path.absolute().parent)!r}")
     return str(file.absolute())  # a process of a cell may be in another folder
 
 

@@ -25,10 +25,16 @@ def task_and_sets(study: Study, record: CellRecord, folders: list[Path]) -> tupl
 def read_sets(task: Task[Any], folders: list[Path]) -> dict[str, list[Pair]]:
     """Return the pairs of the dev set, if there is one, and of all test sets, by name."""
     recipe = task.recipe
-    report = new_report(recipe.data)
-    sets = {VALID: _read_dev(task, recipe, folders)} if recipe.data.dev_sets else {}
-    sets |= {name: load_tagged(text, recipe.data, folders, report) for name, text in recipe.data.test.items()}
-    return {name: task.with_files(examples, folders) for name, examples in sets.items()}
+    dev = {VALID: task.with_files(_read_dev(task, recipe, folders), folders)} if recipe.data.dev_sets else {}
+    return dev | read_test_sets(task, folders)
+
+
+def read_test_sets(task: Task[Any], folders: list[Path]) -> dict[str, list[Pair]]:
+    """Return the pairs of all test sets, by name."""
+    data, report = task.recipe.data, new_report(task.recipe.data)
+    return {
+        name: task.with_files(load_tagged(text, data, folders, report), folders) for name, text in data.test.items()
+    }
 
 
 def _read_dev(task: Task[Any], recipe: Recipe, folders: list[Path]) -> list[Pair]:

@@ -38,7 +38,7 @@ from regard.study.bundle.bundle_records import (
     read_bundled_records,
     sets_of,
 )
-from regard.study.cells import RECORD, cell_of, is_tried, recipe_of_cell
+from regard.study.cells import CELLS, RECORD, cell_of, is_tried, recipe_of_cell
 from regard.study.result.collected import Collected
 from regard.study.result.deriving import check_sampling
 from regard.study.result.references import count_sentences, pairs_of
@@ -54,6 +54,12 @@ def check_bundle(
 ) -> BundleCheck:
     """Check a bundle. With `data`, the folder of the test sets, scores are computed again from outputs and references."""
     found = BundleCheck()
+    if not Folder(bundle).has_file(MANIFEST) and Folder(bundle).has_folder(CELLS):
+        found.add(
+            f"{bundle} has no {MANIFEST}: it is the folder of a study, not a bundle; write one with: "
+            f"regard study show FILE --out {bundle} --bundle NEW_FOLDER"
+        )
+        return found
     collected = None
     _check_hashes(bundle, found)
     try:

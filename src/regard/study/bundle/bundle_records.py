@@ -26,7 +26,7 @@ from regard.study.cells import (
 )
 from regard.study.choices import known_records
 from regard.study.records import CellRecord, SetScores
-from regard.study.result.collected import Collected, refuse_other_sets
+from regard.study.result.collected import Collected
 from regard.study.result.references import read_outputs
 from regard.study.result.sentence_statistics import (
     MAX_BYTES_TOGETHER,
@@ -38,6 +38,7 @@ from regard.study.result.sentence_statistics import (
     statistics_name,
     unpack,
 )
+from regard.study.same_text import differences_of_text
 from regard.study.study_file import Study
 
 MAX_PROBLEMS = 100  # that are listed
@@ -123,10 +124,13 @@ def collect_bundle(bundle: Path | str, study: Study, records: list[CellRecord], 
     metric = sentence_metric(study.metric)
     collected = Collected(study, study.tests, records, metric, {})
     statistics: dict[StatisticsKey, Any] = collected.statistics
-    try:
-        refuse_other_sets(records, study.tests)
-    except DataError as error:
-        found.add(str(error))
+    for problem in differences_of_text(study, records, study.tests):
+        found.add(problem)
+    if unknown := sum(record.state == "finished" and not record.corpus for record in records):
+        found.notes.append(
+            f"the training text of {counted(unknown, 'cell')} is not compared, because an earlier version has not recorded "
+            "its hash"
+        )
     sets, missing = list(sets_of(collected)), []
     some_have_outputs = any(scored.outputs_sha256 for _, scored, _ in sets)
     for record, scored, place in sets:

@@ -29,9 +29,8 @@ def write_bundle(
 
     A bundle is complete or not there: it is written to a hidden folder next to its place, and renamed at the end.
     """
+    refuse_full(bundle)
     place = Path(bundle).absolute()
-    if (place.exists() and not place.is_dir()) or Folder(place).names():
-        raise ConfigError(f"{bundle} is not an empty folder; name a new one for the bundle")
     contents: dict[str, bytes] = dict(_study_files(collected)) | dict(files)
     for record in collected.records:
         contents |= _cell_files(collected, record, out)
@@ -48,6 +47,13 @@ def write_bundle(
     unfinished.remove(LOCK)
     unfinished.parent.move(unfinished.name, place.name)
     return hashes
+
+
+def refuse_full(bundle: Path | str) -> None:
+    """Raise ConfigError if the place of a new bundle is not free."""
+    place = Path(bundle)
+    if (place.exists() and not place.is_dir()) or Folder(place).names():
+        raise ConfigError(f"{bundle} is not an empty folder; name a new one for the bundle")
 
 
 def _study_files(collected: Collected) -> Iterator[tuple[str, bytes]]:

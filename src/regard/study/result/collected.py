@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from regard.study.result.sentence_statistics import (
     unpack,
 )
 from regard.study.result.study_result import StudyResult
+from regard.study.same_text import refuse_other_text
 from regard.study.study_file import VALID, Study
 from regard.text.bitext import data_folders
 
@@ -63,7 +64,7 @@ def collect(
     Counting needs the test sets, whose folder is `data`; what is counted is kept in the folder of the cell.
     """
     records, tests = read_records(study, out), tests_of(study)
-    refuse_other_sets(records, tests)
+    refuse_other_text(study, records, tests)
     metric = sentence_metric(study.metric)
     found: dict[StatisticsKey, Statistics] = {}
     references: References | None = None
@@ -81,23 +82,6 @@ def collect(
                 if counted is not None and record.state == "finished":
                     found[row, seed, scored.name] = counted
     return Collected(study, tests, records, metric, found)
-
-
-def refuse_other_sets(records: Sequence[CellRecord], tests: Collection[str]) -> None:
-    """Raise DataError if scores that are compared are of different pairs: those on `tests`, and of a row on the dev set."""
-    seen: dict[tuple[str, str], tuple[str, str]] = {}
-    for record in records:
-        for scored in record.tests:
-            if scored.name not in tests and scored.name != VALID:
-                continue
-            # A dev set that is not reported decides among the candidates of a row.
-            row = "" if scored.name in tests else record.row
-            first = seen.setdefault((row, scored.name), (scored.sha256, cell_of(record).key))
-            if first[0] != scored.sha256:
-                raise DataError(
-                    f"{cell_of(record).key} was scored on other pairs of {scored.name} than {first[1]}; "
-                    "remove the folder of the one with the wrong data, and run the study again"
-                )
 
 
 def _kept(

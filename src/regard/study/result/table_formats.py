@@ -14,7 +14,7 @@ def as_text(result: StudyResult) -> str:
     """Return the tables for a terminal."""
     lines = [result.question]
     for table in score_tables(result):
-        lines += ["", table.title, "", *aligned([table.head, *table.rows], texts=table.texts)]
+        lines += ["", table.title, "", *aligned([table.head, *table.rows], texts=[text for _, text in table.columns])]
     return "\n".join([*lines, "", *notes(result)]) + "\n"
 
 
@@ -23,7 +23,7 @@ def as_markdown(result: StudyResult) -> str:
     lines = [f"# {_markdown(result.question)}"]
     for table in score_tables(result):
         lines += ["", f"## {_markdown(table.title)}", "", _markdown_row(table.head)]
-        lines.append("|" + "".join("---|" if text else "---:|" for text in table.texts))
+        lines.append("|" + "".join("---|" if text else "---:|" for _, text in table.columns))
         lines += [_markdown_row(row) for row in table.rows]
     return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in notes(result))]) + "\n"
 
@@ -40,10 +40,11 @@ def _markdown(text: str) -> str:
 def as_latex(result: StudyResult) -> str:
     """Return the tables as a LaTeX document that needs no packages; its tables can be copied into a paper."""
     lines = [r"\documentclass[a4paper]{article}", r"\addtolength{\textwidth}{6.4cm}\addtolength{\hoffset}{-3.2cm}"]
-    lines += [r"\begin{document}", latex(result.question)]
+    lines += [r"\begin{document}\sloppy", latex(result.question)]
     for table in score_tables(result):
-        columns = "".join("l" if text else "r" for text in table.texts)
-        columns = r"lp{.8\textwidth}" if columns == "ll" else columns  # a long text beside the names is wrapped
+        # Changes may be long: they are wrapped.
+        kinds = [r"p{.7\textwidth}" if name == "changes" else "l" if text else "r" for name, text in table.columns]
+        columns = "".join(kinds)
         lines += ["", r"\begin{table}[p]", r"\centering\scriptsize\setlength{\tabcolsep}{2pt}"]
         lines += [rf"\caption{{{latex(table.title)}}}", rf"\begin{{tabular}}{{{columns}}}"]
         lines += [r"\hline", _latex_row(table.head), r"\hline"]

@@ -22,7 +22,7 @@ VERDICTS = {
     "untested": "not tested",
 }
 
-TEXT_COLUMNS = ("verdict", "chosen", "changes", "candidate", "choice")
+TEXT_COLUMNS = ("group", "verdict", "chosen", "changes", "candidate", "choice")
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Table:
     groups: list[int]  # numbers of rows that begin a group
 
     @property
-    def texts(self) -> list[bool]:
-        """Whether each column has texts, which begin at its left edge, and not numbers."""
-        return [number == 0 or name in TEXT_COLUMNS for number, name in enumerate(self.head)]
+    def columns(self) -> list[tuple[str, bool]]:
+        """The name of each column, and whether it has texts, which begin at its left edge, and not numbers."""
+        return [(name, number == 0 or name in TEXT_COLUMNS) for number, name in enumerate(self.head)]
 
 
 def score_tables(result: StudyResult) -> list[Table]:
@@ -174,8 +174,9 @@ def _details(result: StudyResult) -> Table:
 
 def _settings(result: StudyResult) -> list[Table]:
     """Return the table of what each row changes, unless the names of the rows say the same."""
-    rows = [[row.name, describe_settings(row.settings)] for row in result.rows if row.settings]
-    return [Table("Settings", ["row", "changes"], rows, [])] if any(name != text for name, text in rows) else []
+    rows = [[row.name, row.group, describe_settings(row.settings)] for row in result.rows if row.settings]
+    named = all(name == text for name, _, text in rows)
+    return [] if named else [Table("Settings", ["row", "group", "changes"], rows, [])]
 
 
 def _choices(result: StudyResult) -> list[Table]:
@@ -210,9 +211,10 @@ def _is_number(value: Any) -> bool:
 def notes(result: StudyResult) -> list[str]:
     """Return what a reader needs to know to read the tables: tests, settings, cost, and cells that did not finish."""
     direction = "higher" if result.higher_is_better else "lower"
+    spread = "Scores of" if len(result.seeds) == 1 else "Means ± standard deviations over"
     found = [
-        f"Means ± standard deviations over {counted(len(result.seeds), 'seed')} "
-        f"({', '.join(map(str, result.seeds))}); {label_of(result.metric)}: {direction} is better.",
+        f"{spread} {counted(len(result.seeds), 'seed')} ({', '.join(map(str, result.seeds))}); {label_of(result.metric)}: "
+        f"{direction} is better.",
         *_notes_of_tests(result),
     ]
     if VALID in result.tests and any(row.candidates for row in result.rows):
@@ -252,17 +254,19 @@ def notes(result: StudyResult) -> list[str]:
 
 def _notes_of_tests(result: StudyResult) -> list[str]:
     """Return what the columns of comparisons mean; nothing if no row is compared."""
-    compared = [one.compared for row in result.rows for one in row.sets if one.compared is not None]
+    compared = {
+        f"{row.name} on {one.test}": one.compared for row in result.rows for one in row.sets if one.compared is not None
+    }
     if not compared:
         return []
-    over_seeds = [one for one in compared if one.p_seeds is not None]
-    over_sentences = any(one.p_sentences is not None for one in compared)
+    over_seeds = {name: one for name, one in compared.items() if one.p_seeds is not None}
+    over_sentences = any(one.p_sentences is not None for one in compared.values())
     parts = [f"Changes are against {result.baseline}."]
-    if any(one.pooled for one in over_seeds):
-        parts.append(
-            "p, seeds: row + seed, with the noise of all rows together; a row that varies significantly more is compared by "
-            "a paired t-test of its own."
-        )
+    if any(one.pooled for one in over_seeds.values()):
+        parts.append("p, seeds: row + seed, with the noise of all rows together.")
+        alone = [name for name, one in over_seeds.items() if not one.pooled]
+        if alone:
+            parts.append(f"A paired t-test of its own, because it varies significantly more, has {'; '.join(alone)}.")
     elif over_seeds:
         parts.append("p, seeds: paired t-test.")
     if over_sentences:
@@ -270,7 +274,7 @@ def _notes_of_tests(result: StudyResult) -> list[str]:
             f"p, sentences: approximate randomization of the mean over seeds, {result.trials:,} trials, "
             f"seed {result.trials_seed}."
         )
-    corrected = "corrected for the number of rows of a table (Holm), unlike the intervals"
+    corrected = f"corrected for the number of rows of a table (Holm){', unlike the intervals' if over_seeds else ''}"
     if over_seeds and over_sentences:
         parts.append(f"Both are {corrected}; a verdict needs both below {ALPHA:g}, and is unclear with one.")
     elif over_seeds:

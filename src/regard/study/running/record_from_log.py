@@ -17,6 +17,7 @@ from regard.storage.folder import Folder
 from regard.study.cells import RECORD, RUN, read_record, recipe_of_cell, settings_digest, settings_of
 from regard.study.records import CellRecord, SetScores, State, ValidationScores
 from regard.study.running.job import Job
+from regard.study.same_text import corpus_hashes
 
 HELD = "another process has this cell"
 NOT_SCORES = ("event", "step", "best", "crc")
@@ -28,12 +29,14 @@ def make_record(
     job: Job, run: RunFolder, state: State, sets: list[SetScores] | None = None, *, problem: str = ""
 ) -> CellRecord:
     """Return the record of a cell, from the log of its run. Of a cell that failed, the log may be damaged."""
+    log: list[dict[str, Any]] = []
+    corpus: dict[str, str] = {}
     try:
-        log = run.read_log() if run.exists else []
+        if run.exists:
+            log, corpus = run.read_log(), corpus_hashes(run.corpus())
     except CheckpointError:
         if state != "failed":
             raise
-        log = []
     started = [event for event in log if event["event"] == "started"]
     progress = [event for event in log if event["event"] == "progress"]
     speeds = sorted(event["tokens_per_second"] for event in progress if event["tokens_per_second"] is not None)
@@ -45,6 +48,7 @@ def make_record(
         problem=_without_folders(problem, job),
         settings=settings_of(job.study, job.cell),
         settings_sha256=settings_digest(recipe_of_cell(job.study, job.cell)),
+        corpus=corpus,
         parameters=started[-1]["parameters"] if started else 0,
         steps=progress[-1]["step"] if progress else 0,
         dev=[

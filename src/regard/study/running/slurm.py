@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from string import Template
 
-from regard.study.choices import count_cells
+from regard.study.choices import cells_of
 from regard.study.study_file import Study
 from regard.text.bitext import named_folder
 
@@ -26,6 +26,7 @@ SCRIPT = Template("""#!/bin/bash
 #SBATCH --time=04:00:00
 #SBATCH --signal=TERM@$seconds
 #SBATCH --requeue
+#SBATCH --open-mode=append
 #SBATCH --output=$log
 
 srun $command
@@ -51,7 +52,8 @@ def slurm_script(
     name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in file.stem)
     return SCRIPT.substitute(
         name=f"study-{name}",
-        jobs=min(count_cells(study), MAX_JOBS),
+        # Candidates come first, and what is chosen is known when they have ended.
+        jobs=min(len(cells_of(study, {})), MAX_JOBS),
         seconds=SAVE_SECONDS,
         log=f"study-{name}-%A-%a.log",
         command=shlex.join(command),

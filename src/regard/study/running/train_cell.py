@@ -18,14 +18,19 @@ import msgspec
 
 from regard.errors import Busy, CheckpointError, ConfigError, DataError, Diverged, MissingExtra, RegardError
 from regard.process_end import end_process
+from regard.recipe_files import recipe_folder
 from regard.run.folder import RunFolder
 from regard.signals import STOPPING
 from regard.storage.folder import Folder
-from regard.study.cells import RUN, forget_other_failure, is_tried, read_record
+from regard.study.cells import RUN, forget_other_failure, is_tried, read_record, tests_of
+from regard.study.choices import read_records
 from regard.study.records import SetScores
 from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
 from regard.study.running.record_from_log import HELD, make_record, write_record
+from regard.study.same_text import REMEDY, differences_of_text
 from regard.study.study_file import VALID, overrides_of
+from regard.text.bitext import data_folders, pairs_fingerprint
+from regard.training.events import Event, Started
 
 
 def train_cell(job: Job, *, stop: Callable[[], bool], scoring: Callable[[], None] = lambda: None) -> int:
@@ -52,19 +57,31 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
     from regard.study.running.score_cell import score_cell
 
     run = RunFolder(folder.path / RUN)
+    new = not run.exists
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Started):
+            _refuse_other_text(job, run)
+
     try:
         done = api.train(
             job.study.recipe_name(job.row),
             out=run.path,
             overrides=overrides_of(job.study, job.row, job.candidate, job.seed),
             data=job.data,
-            listen=lambda event: None,
+            listen=listen,
             stop=stop,
             warn=lambda text: None,
         )
     except Diverged as error:
-        write_record(folder, make_record(job, run, "diverged", problem=str(error)))
+        # What follows is advice for a run: its checkpoint, its batch, another run.
+        problem, _, _ = str(error).partition(";")
+        write_record(folder, make_record(job, run, "diverged", problem=problem))
         return ENDED
+    except OtherText:
+        if new:  # nothing is lost, and with the right text it can begin
+            folder.remove(RUN)
+        raise
     if not done.finished:
         return STOPPED
     scoring()
@@ -75,6 +92,28 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
     run.keep(set())
     write_record(folder, make_record(job, run, "finished", sets))
     return ENDED
+
+
+class OtherText(DataError):
+    """The text of a cell is not that of the cells that have ended."""
+
+
+def _refuse_other_text(job: Job, run: RunFolder) -> None:
+    """Raise OtherText before training if a cell would not be comparable with those that have ended."""
+    from regard.study.test_sets import read_test_sets
+    from regard.torch_loading import task_of_run
+
+    ended = [record for record in read_records(job.study, job.out) if record.state == "finished"]
+    if not ended:
+        return
+    sets: list[SetScores] = []
+    if not is_tried(job.study, job.cell):
+        folders = data_folders(job.data, recipe_folder(job.study.recipe_name(job.row)))
+        for name, examples in read_test_sets(task_of_run(run), folders).items():
+            sets.append(SetScores(name, len(examples), str(pairs_fingerprint(examples)["sha256"]), "", {}, {}, ""))
+    this = make_record(job, run, "finished", sets)
+    for problem in differences_of_text(job.study, [*ended, this], tests_of(job.study)):
+        raise OtherText(f"{problem}; {REMEDY}")
 
 
 def _write_card(run: RunFolder, sets: list[SetScores]) -> None:

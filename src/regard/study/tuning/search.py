@@ -16,14 +16,16 @@ from typing import Any
 from regard.errors import ConfigError, RegardError, TrainingError, require
 from regard.messages import counted
 from regard.storage.folder import Folder
+from regard.study.cells import CELLS
 from regard.study.checks import check_study
 from regard.study.choices import read_records
 from regard.study.records import CellRecord
 from regard.study.running.runner import run_study
 from regard.study.running.workers import cells_at_once
-from regard.study.study_file import Settings, Study
+from regard.study.study_file import VALID, Settings, Study
 from regard.study.tuning.proposals import has_settings, propose
 from regard.study.tuning.trials import (
+    RECIPE_ROW,
     Trials,
     best_study,
     read_refused,
@@ -69,6 +71,8 @@ def tune(
     TrainingError if no trial has a score.
     """
     require("optuna", extra="tune")
+    if Folder(out).has_folder(CELLS) and not (Path(out) / TRIALS_STUDY).exists():
+        raise ConfigError(f"{out} is the folder of a study; name another one with --out")
     check_study(study_of(tuning, {}), data=data)
     with Folder(out).locked(busy=f"another process searches in {out}; wait for it, or name another folder with --out"):
         search = _Search(tuning, Path(out), data, tell)
@@ -103,10 +107,14 @@ def tune(
             tell(f"{record.row} failed: {record.problem}")
         final = search.best()
         if final is None:
-            tell("no trial is better than the recipe on the dev set")
+            tell(f"no trial is better than the recipe on the dev set ({search.describe(RECIPE_ROW)})")
             return Tuned(True, None)
+        [best] = [row for row in final.rows if row != RECIPE_ROW]
         settings = ", ".join(f"{key}={value}" for row in final.rows.values() for key, value in row.settings.items())
-        tell(f"the best trial on the dev set has {settings}; training it and the recipe with all seeds ...")
+        tell(
+            f"{best} has {search.describe(best)} on the dev set, the recipe {search.describe(RECIPE_ROW)}; "
+            f"training both with all seeds ({best}: {settings}) ..."
+        )
         ended = train_all(final, BEST_STUDY, retry_failed=True)
         return Tuned(ended, final, search.failed(final))
 
@@ -130,6 +138,11 @@ class _Search:
 
     def records(self) -> list[CellRecord]:
         return read_records(self.study, self.out)
+
+    def describe(self, row: str) -> str:
+        """Return the score of a row on the dev set, as in "bleu 31.2"."""
+        scores = [record.score(VALID, self.tuning.metric) for record in self.records() if record.row == row]
+        return f"{self.tuning.metric} {'-' if not scores or scores[0] is None else f'{scores[0]:.4g}'}"
 
     def missing(self, *, failed: bool) -> bool:
         """Return whether a trial, or the recipe, is still to be trained; with `failed`, also one that failed."""
