@@ -5,6 +5,7 @@ records.py      the record of a cell that has ended
 cells.py        the cells of a study, and their folders on disk
 choices.py      the choice among candidates on the dev set, and which cells there are
 checks.py       what is refused before anything is trained
+same_text.py    whether cells that are compared have the same text
 state.py        how far a study is, as its folder says
 test_sets.py    the dev set and the test sets, read for scoring
 running/        the cells that are missing, trained and scored
