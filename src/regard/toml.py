@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -214,17 +214,23 @@ def _repeated_key(content: bytes, error: Exception) -> str | None:
     return f"line {found[2]} gives {key.strip()} a second value" if equals else None
 
 
-def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:
-    """Return TOML text that parses to the same table."""
+def dump_toml(table: Mapping[str, Any], *, prefix: str = "", ordered: Collection[str] = ()) -> str:
+    """Return TOML text that parses to the same table.
+
+    The keys of tables with the names `ordered` keep their order: each value is in one line. In others, tables and lists of
+    tables follow the other values, since [NAME] and [[NAME]] are possible only there.
+    """
     scalars = {key: value for key, value in table.items() if not isinstance(value, Mapping) and not _are_tables(value)}
     lines = [f"{_toml_key(key)} = {inline_toml(value)}" for key, value in scalars.items()]
     for key, value in table.items():
-        if isinstance(value, Mapping):
-            path = f"{prefix}{_toml_key(key)}"
-            lines += ["", f"[{path}]", dump_toml(value, prefix=f"{path}.")]
+        path = f"{prefix}{_toml_key(key)}"
+        if isinstance(value, Mapping) and key in ordered:
+            lines += ["", f"[{path}]", *(f"{_toml_key(name)} = {inline_toml(one)}" for name, one in value.items())]
+        elif isinstance(value, Mapping):
+            lines += ["", f"[{path}]", dump_toml(value, prefix=f"{path}.", ordered=ordered)]
         elif _are_tables(value):
-            path = f"{prefix}{_toml_key(key)}"
-            lines += [line for one in value for line in ("", f"[[{path}]]", dump_toml(one, prefix=f"{path}."))]
+            for one in value:
+                lines += ["", f"[[{path}]]", dump_toml(one, prefix=f"{path}.", ordered=ordered)]
     return "\n".join(lines).strip("\n")
 
 

@@ -302,6 +302,33 @@ def test_recipes_of_rows_are_in_the_bundle(tmp_path):
         write_bundle(tmp_path / "second", collected, tmp_path / "other", files)
 
 
+TABLES_OF_DATA = '[{ pairs = "train.tsv", weight = 2 }, { pairs = "valid.tsv" }]'
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"train.label_smoothing" = 0.1', f'"data.train" = {TABLES_OF_DATA}\n"train.label_smoothing" = 0.1'),
+        ('"model.dropout" = 0.2', f'"data.train" = {TABLES_OF_DATA}, "model.dropout" = 0.2'),
+        ('"train.lr" = [', f'"data.train" = {TABLES_OF_DATA}, "train.lr" = ['),
+        (STUDY[STUDY.index("[rows.base]") :], f'[grid]\n"data.train" = {TABLES_OF_DATA}\n"model.num_layers" = [1, 2]\n'),
+    ],
+    ids=["settings", "row", "choose", "grid"],
+)
+def test_a_study_with_tables_as_values_is_in_its_bundle_as_in_its_file(old, new, tmp_path):
+    """Names of candidates and the order of columns depend on the order of settings."""
+    text = STUDY.replace('baseline = "base"\n', "").replace(old, new)
+    assert new in text
+    _, study = write_study(tmp_path, text)
+    make_cells(study, tmp_path / "out")
+    collected = collect(study, tmp_path / "out")
+    files = result_files(collected.result(Sampling(trials=100)), lambda text: None)
+    write_bundle(tmp_path / "bundle", collected, tmp_path / "out", files)
+    bundled = read_bundled_study(tmp_path / "bundle")
+    assert msgspec.json.encode(bundled.rows) == msgspec.json.encode(study.rows)
+    assert check_bundle(tmp_path / "bundle").problems == []
+
+
 def test_cells_of_another_version_are_not_compared_with_the_recipe(bundle, monkeypatch):
     monkeypatch.setattr("regard.__version__", "99.0")
     path = bundle / "recipe" / "toy.toml"

@@ -1,6 +1,7 @@
 """All cells of a study are trained once, whatever ends in between; here in this process, to be quick."""
 
 import hashlib
+import json
 import math
 import re
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from regard.study.cells import Cell
 from regard.study.checks import check_study
 from regard.study.choices import by_key, chosen_records, read_records
 from regard.study.records import CellRecord, SetScores
+from regard.study.result.collected import collect
 from regard.study.running.grid_page import PAGE
 from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
 from regard.study.running.record_from_log import make_record, write_failure
@@ -22,7 +24,7 @@ from regard.study.running.runner import MAX_ATTEMPTS, run_study
 from regard.study.running.train_cell import train_cell
 from regard.study.running.workers import END_SECONDS, environment, visible_gpus
 from regard.study.state import StudyState, seconds_left
-from tests.study.conftest import RECIPE
+from tests.study.conftest import RECIPE, write_letters
 
 ONE_LAYER = '[rows."one layer"]\nsettings = { "model.num_layers" = 1 }\n'
 OTHER_TEST = ONE_LAYER.replace('"model.num_layers" = 1', '"data.test.test.pairs" = "valid.tsv"')
@@ -194,7 +196,7 @@ def test_a_cell_that_diverges_is_recorded_and_the_others_are_trained(make_study,
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ("train.tsv", "two-layers-[^/]+/-/3 and two-layers-[^/]+/-/1 were not trained and validated on the same text"),
+        ("train.tsv", "two-layers-[^/]+/-/3 and two-layers-[^/]+/-/1 do not have the same training text and dev set"),
         ("test.tsv", "two-layers-[^/]+/-/3 and two-layers-[^/]+/-/1 have different pairs of test"),
     ],
 )
@@ -205,15 +207,90 @@ def test_a_cell_whose_text_has_changed_since_others_ended_is_not_trained(
     rows = ('[rows."one layer"]\nsettings = { "model.num_layers" = 1 }\n', "")
     run_study(make_study(rows, ("seeds = [1, 2]", "seeds = [1]")), out=out, start=train_here)
     study = make_study(rows, ("seeds = [1, 2]", "seeds = [1, 3]"))
-    whole = (tmp_path / changed).read_text(encoding="utf-8")
-    (tmp_path / changed).write_text("".join(whole.splitlines(keepends=True)[:-1]), encoding="utf-8")
+    original = remove_last_pair(tmp_path / changed)
     job = Job(study, str(out), None, "two layers", {}, 3)
     with pytest.raises(DataError, match=message):
         train_cell(job, stop=lambda: False)
     assert not job.cell.folder(out).has_folder("run"), "what was begun with the other text is gone"
     # With the right text it is trained.
-    (tmp_path / changed).write_text(whole, encoding="utf-8")
+    (tmp_path / changed).write_text(original, encoding="utf-8")
     assert [one.state for one in run_study(study, out=out, start=train_here).records] == ["finished", "finished"]
+
+
+def remove_last_pair(path):
+    """Remove the last line of a file, and return what the file was."""
+    original = path.read_text(encoding="utf-8")
+    path.write_text("".join(original.splitlines(keepends=True)[:-1]), encoding="utf-8")
+    return original
+
+
+@pytest.fixture
+def begun_with_other_text(make_study, tmp_path, train_here):
+    """A study of two seeds whose first cell has ended; the second was begun with other training text and is refused now."""
+    study, out = make_study((ONE_LAYER, "")), tmp_path / "out"
+    job = Job(study, str(out), None, "two layers", {}, 2)
+    answers = iter([False] * 8)
+    original = remove_last_pair(tmp_path / "train.tsv")
+    assert train_cell(job, stop=lambda: next(answers, True)) == STOPPED
+    (tmp_path / "train.tsv").write_text(original, encoding="utf-8")
+    train_here(Job(study, str(out), None, "two layers", {}, 1), 1)
+    remove_last_pair(tmp_path / "train.tsv")
+    with pytest.raises(DataError, match="do not have the same training text") as refused:
+        train_cell(job, stop=lambda: False)
+    write_failure(job, str(refused.value))
+    return study, job
+
+
+def test_a_resumed_cell_that_is_refused_for_its_text_keeps_its_training(begun_with_other_text):
+    _, job = begun_with_other_text
+    assert RunFolder(job.cell.folder(job.out).path / "run").steps()
+
+
+def test_a_cell_without_scores_may_have_other_text(begun_with_other_text, tmp_path):
+    """It is in no table, so nothing keeps the other cells from being trained and shown."""
+    study, job = begun_with_other_text
+    assert [(one.state, bool(one.corpus)) for one in read_records(study, job.out)] == [("finished", True), ("failed", True)]
+    collect(study, job.out)
+    write_letters(tmp_path)
+    more = replace(study, seeds=(1, 2, 3))
+    assert train_cell(Job(more, job.out, None, "two layers", {}, 3), stop=lambda: False) == ENDED
+
+
+def test_a_cell_that_was_trained_by_another_process_is_not_scored_on_other_pairs(make_study, tmp_path, train_here):
+    study, out = make_study((ONE_LAYER, "")), tmp_path / "out"
+    train_here(Job(study, str(out), None, "two layers", {}, 1), 1)
+    job = Job(study, str(out), None, "two layers", {}, 2)
+
+    def killed():
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        train_cell(job, stop=lambda: False, scoring=killed)
+    original = remove_last_pair(tmp_path / "test.tsv")
+    with pytest.raises(DataError, match="have different pairs of test"):
+        train_cell(job, stop=lambda: False)
+    (tmp_path / "test.tsv").write_text(original, encoding="utf-8")
+    assert train_cell(job, stop=lambda: False) == ENDED
+    assert [one.state for one in read_records(study, out)] == ["finished", "finished"]
+
+
+def test_candidates_may_be_trained_when_a_test_set_has_changed(make_study, tmp_path, train_here):
+    """They are not scored on test sets."""
+    study, out = make_study((ONE_LAYER, f'{ONE_LAYER}choose = {{ "train.lr" = [1e-3, 1e-4] }}\n')), tmp_path / "out"
+    train_here(Job(study, str(out), None, "two layers", {}, 1), 1)
+    remove_last_pair(tmp_path / "test.tsv")
+    assert train_cell(Job(study, str(out), None, "one layer", {"train.lr": 1e-4}, 0), stop=lambda: False) == ENDED
+
+
+def test_rows_with_recipes_of_their_own_may_have_other_training_text(make_study, tmp_path, train_here):
+    fewer = 'base = "letters.toml"\n[data]\ntrain = { pairs = "valid.tsv" }\n'
+    (tmp_path / "fewer.toml").write_text(fewer, encoding="utf-8")
+    study = make_study(
+        ('settings = { "model.num_layers" = 1 }', 'recipe = "fewer.toml"'), ("seeds = [1, 2]", "seeds = [1]")
+    )
+    records = run_study(study, out=tmp_path / "out", start=train_here).records
+    assert [one.state for one in records] == ["finished", "finished"]
+    assert len({json.dumps(one.corpus) for one in records}) == 2
 
 
 def test_a_process_that_crashes_is_started_again_a_few_times(make_study, tmp_path, pretend, started):

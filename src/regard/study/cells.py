@@ -75,8 +75,8 @@ def outputs_name(test: str) -> str:
 
 
 def settings_of(study: Study, cell: Cell) -> Settings:
-    """Return all that a cell changes in the recipe."""
-    return {**study.settings, **study.rows[cell.row].settings, **cell.candidate}
+    """Return all that a cell changes in the recipe, by dotted key."""
+    return flat_table({**study.settings, **study.rows[cell.row].settings, **cell.candidate}, lists=False)
 
 
 def recipe_of_cell(study: Study, cell: Cell) -> Recipe:
@@ -112,7 +112,7 @@ def has_settings_of(record: CellRecord, study: Study, cell: Cell) -> bool:
     Another version may have other settings and other defaults, so the hash of all settings is compared within a version.
     """
     if not is_of_this_version(record):
-        return record.settings == settings_of(study, cell)
+        return flat_table(record.settings, lists=False) == settings_of(study, cell)
     return record.settings_sha256 == settings_digest(recipe_of_cell(study, cell))
 
 

@@ -10,7 +10,7 @@ from regard.study.cells import cell_of
 from regard.study.records import CellRecord
 from regard.study.study_file import VALID, Study, canonical
 
-REMEDY = "put the data back, or remove the folder of the one with the wrong data, and run the study again"
+REMEDY = "put the data back, or remove the folders of cells with other data, and run the study again"
 
 
 def refuse_other_text(study: Study, records: Sequence[CellRecord], tests: Collection[str]) -> None:
@@ -21,14 +21,16 @@ def refuse_other_text(study: Study, records: Sequence[CellRecord], tests: Collec
 
 def differences_of_text(study: Study, records: Sequence[CellRecord], tests: Collection[str]) -> Iterator[str]:
     """Yield a sentence about each cell that was trained on other text than one with the same settings of data, or scored on
-    other pairs: those on `tests`, and of a row on the dev set."""
+    other pairs: those on `tests`, and of a row on the dev set. Cells that did not finish have no scores to compare."""
     trained: dict[str, CellRecord] = {}
     scored: dict[tuple[str, str], tuple[str, CellRecord]] = {}
     for record in records:
+        if record.state != "finished":
+            continue
         if record.corpus:
             first = trained.setdefault(_data_of(study, record), record)
             if first.corpus != record.corpus:
-                yield f"{_name(record)} and {_name(first)} were not trained and validated on the same text"
+                yield f"{_name(record)} and {_name(first)} do not have the same training text and dev set"
         for own in record.tests:
             if own.name not in tests and own.name != VALID:
                 continue

@@ -14,7 +14,7 @@ from regard.config import Recipe, Struct
 from regard.errors import ConfigError, did_you_mean
 from regard.messages import counted
 from regard.recipe_files import find_recipe, load_recipe, shipped_recipes
-from regard.toml import flat_table, from_table, inline_toml, read_toml
+from regard.toml import dump_toml, flat_table, from_table, inline_toml, read_toml, to_table
 
 VALID = "valid"  # the name of the dev set among the test sets of a study
 MAX_ROWS, MAX_SEEDS, MAX_CANDIDATES, MAX_NAME = 500, 100, 200, 100
@@ -113,6 +113,11 @@ def read_study(path: Path | str) -> Study:
         for candidate in candidates_of(study, study.rows[name].like or name):
             recipe_of(study, name, candidate, study.seeds[0])
     return study
+
+
+def study_toml(study: Study) -> str:
+    """Return the file of a study. Settings keep their order, which tables and the folders of candidates depend on."""
+    return dump_toml(to_table(study), ordered=("settings", "choose", "grid")) + "\n"
 
 
 def _flatten(table: Any, key: str) -> None:

@@ -40,6 +40,7 @@ from regard.study.result.sentence_statistics import (
 )
 from regard.study.same_text import differences_of_text
 from regard.study.study_file import Study
+from regard.toml import flat_table
 
 MAX_PROBLEMS = 100  # that are listed
 
@@ -86,7 +87,7 @@ def read_bundled_records(bundle: Path | str, study: Study, found: BundleCheck) -
         if cell_of(record) != cell:
             found.add(f"{place}: row, candidate or seed are not those of its folder")
             return None
-        if record.settings != settings_of(study, cell):
+        if flat_table(record.settings, lists=False) != settings_of(study, cell):
             found.add(f"{place}: settings are not those of the study")
         names = [one.name for one in record.tests]
         if len(set(names)) < len(names):

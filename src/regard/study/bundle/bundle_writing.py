@@ -18,8 +18,8 @@ from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, cell_of, outputs_nam
 from regard.study.records import CellRecord
 from regard.study.result.collected import Collected
 from regard.study.result.sentence_statistics import STATISTICS, pack, statistics_name, statistics_text
-from regard.study.study_file import with_recipes
-from regard.toml import dump_toml, to_table
+from regard.study.study_file import study_toml, with_recipes
+from regard.toml import dump_toml
 
 
 def write_bundle(
@@ -71,7 +71,7 @@ def _study_files(collected: Collected) -> Iterator[tuple[str, bytes]]:
     study = msgspec.structs.replace(with_recipes(collected.study, inside), tests=collected.tests)
     for path, name in files.items():
         yield path, f"{dump_toml(merged_table(Path(name)))}\n".encode()
-    yield STUDY, f"{dump_toml(to_table(study))}\n".encode()
+    yield STUDY, study_toml(study).encode()
 
 
 def _cell_files(collected: Collected, record: CellRecord, out: Path | str) -> dict[str, bytes]:

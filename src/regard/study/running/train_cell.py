@@ -58,10 +58,13 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
 
     run = RunFolder(folder.path / RUN)
     new = not run.exists
+    compared = False
 
     def listen(event: Event) -> None:
+        nonlocal compared
         if isinstance(event, Started):
             _refuse_other_text(job, run)
+            compared = True
 
     try:
         done = api.train(
@@ -84,6 +87,8 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
         raise
     if not done.finished:
         return STOPPED
+    if not compared:  # it was trained by another process, and is only to be scored
+        _refuse_other_text(job, run)
     scoring()
     only = {VALID} if is_tried(job.study, job.cell) else None
     sets = score_cell(run, folder, job.study.recipe_name(job.row), job.data, only=only)
@@ -95,16 +100,16 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
 
 
 class OtherText(DataError):
-    """The text of a cell is not that of the cells that have ended."""
+    """The text of a cell is not that of the cells that have finished."""
 
 
 def _refuse_other_text(job: Job, run: RunFolder) -> None:
-    """Raise OtherText before training if a cell would not be comparable with those that have ended."""
+    """Raise OtherText if a cell would not be comparable with those that have finished."""
     from regard.study.test_sets import read_test_sets
     from regard.torch_loading import task_of_run
 
-    ended = [record for record in read_records(job.study, job.out) if record.state == "finished"]
-    if not ended:
+    others = read_records(job.study, job.out)
+    if all(record.state != "finished" for record in others):
         return
     sets: list[SetScores] = []
     if not is_tried(job.study, job.cell):
@@ -112,7 +117,7 @@ def _refuse_other_text(job: Job, run: RunFolder) -> None:
         for name, examples in read_test_sets(task_of_run(run), folders).items():
             sets.append(SetScores(name, len(examples), str(pairs_fingerprint(examples)["sha256"]), "", {}, {}, ""))
     this = make_record(job, run, "finished", sets)
-    for problem in differences_of_text(job.study, [*ended, this], tests_of(job.study)):
+    for problem in differences_of_text(job.study, [*others, this], tests_of(job.study)):
         raise OtherText(f"{problem}; {REMEDY}")
 
 

@@ -12,9 +12,9 @@ from regard.errors import ConfigError
 from regard.storage.folder import Folder
 from regard.study.choices import is_higher_better
 from regard.study.records import CellRecord
-from regard.study.study_file import VALID, Settings, Study, StudyRow, recipe_of, seed_for_choosing
+from regard.study.study_file import VALID, Settings, Study, StudyRow, recipe_of, seed_for_choosing, study_toml
 from regard.study.tuning.tuning_file import Tuning
-from regard.toml import dump_toml, from_table, read_toml, to_table
+from regard.toml import dump_toml, from_table, read_toml
 
 RECIPE_ROW = "recipe"  # the baseline: the recipe with the settings of the search, and nothing tried
 NAME = r"trial [1-9]\d{0,8}"
@@ -83,7 +83,7 @@ def score_of(tuning: Tuning, record: CellRecord) -> float | None:
 
 def save_study(study: Study, path: Path) -> None:
     """Write a study as a file next to its cells, for `regard study`."""
-    Folder(path.parent).make().save_text(path.name, f"{dump_toml(to_table(study))}\n")
+    Folder(path.parent).make().save_text(path.name, study_toml(study))
 
 
 def read_trials(path: Path) -> Trials:
@@ -100,7 +100,7 @@ def save_refused(refused: Mapping[str, tuple[Settings, str]], path: Path) -> Non
     """Write the trials that cannot be trained, and why."""
     table = {name: {"reason": reason, "settings": settings} for name, (settings, reason) in refused.items()}
     if table or path.exists():
-        Folder(path.parent).make().save_text(path.name, f"{dump_toml(table)}\n")
+        Folder(path.parent).make().save_text(path.name, dump_toml(table, ordered=("settings",)) + "\n")
 
 
 def read_refused(path: Path) -> Trials:
