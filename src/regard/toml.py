@@ -22,6 +22,7 @@ TYPES = {  # in words of a recipe
     **{"int": "a whole number", "float": "a number", "bool": "true or false"},
     **{"str": "text", "array": "a list", "object": "a table"},
 }
+ANY_ENTRY = "[...]"  # how msgspec writes the key of an entry of a table
 
 
 def from_table(cls: type[S], values: Mapping[str, Any], *, where: str, also: Sequence[str] = ()) -> S:
@@ -34,35 +35,46 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str, also: Seq
         return msgspec.convert(values, cls)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$")
-        path = path.rstrip("`").strip(".")
-        # msgspec writes [...] for the key of a table's entry.
-        table, _, inside = path.partition("[...]")
-        key = None if table == path else _key_of_entry(cls, values, table)
-        place = ".".join(part for part in (where, path if key is None else f"{table}.{key}{inside}") if part)
+        keys = _keys_of(cls, values, re.findall(r"\[\.\.\.\]|[^.\[\]]+", path.rstrip("`")), str(error))
+        place = ".".join([*filter(None, [where]), *keys])
         if what.startswith("Invalid enum value"):
             value = what.removeprefix("Invalid enum value ").strip("'")
-            raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, path.split('.')))}") from error
+            raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, keys))}") from error
         if what.startswith("Object missing required field"):
             raise ConfigError(f"{place or 'the recipe'} has no {what.split('`')[1]!r}, which it needs") from error
         what = _in_words(what)
         # The value says what was given instead.
-        shown = (
-            f" is {_value_at(values, path) if key is None else _value_at(values[table][key], inside)!r}"
-            if place and what.startswith("expected")
-            else ""
-        )
+        shown = f" is {_value_at(values, keys)!r}" if place and what.startswith("expected") else ""
         raise ConfigError(f"{place or 'the recipe'}{shown}: {what}") from error
 
 
-def _key_of_entry(cls: type[Struct], values: Mapping[str, Any], table: str) -> str | None:
-    """Return the key of the first entry of a table that does not fit; None if the table itself does not."""
-    entries = values.get(table)
-    for key, value in entries.items() if isinstance(entries, Mapping) else ():
-        try:
-            msgspec.convert({**values, table: {key: value}}, cls)
-        except msgspec.ValidationError:
-            return str(key)
-    return None
+def _keys_of(cls: type[Struct], values: Mapping[str, Any], path: Sequence[str], problem: str) -> list[str]:
+    """Return the keys that lead to a problem, given its path in msgspec's words, which has [...] for any entry of a table."""
+    keys: list[str] = []
+    for part in path:
+        entries = _value_at(values, keys)
+        if part == ANY_ENTRY and isinstance(entries, Mapping):
+            part = next((key for key in entries if _problem(cls, _with_one(values, keys, key)) == problem), part)
+        keys.append(part)
+    return keys
+
+
+def _with_one(values: Any, keys: Sequence[str], key: str) -> Any:
+    """Return the values with no other entry than this one in the table that the keys lead to."""
+    if not keys:
+        return {key: values[key]}
+    if isinstance(values, Mapping):
+        return {**values, keys[0]: _with_one(values[keys[0]], keys[1:], key)}
+    return [_with_one(one, keys[1:], key) if str(number) == keys[0] else one for number, one in enumerate(values)]
+
+
+def _problem(cls: type[Struct], values: Any) -> str:
+    """Return what msgspec says of the values."""
+    try:
+        msgspec.convert(values, cls)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
 
 
 def _in_words(what: str) -> str:
@@ -89,9 +101,9 @@ def with_preset(
     return from_table(cls, {**(presets[preset] if preset is not None else {}), **own}, where=where, also=["preset"])
 
 
-def _value_at(values: Any, path: str) -> Any:
-    """Return the value at a path of msgspec, such as `train.betas[0]`; what the last known part of the path leads to."""
-    for part in re.findall(r"[^.\[\]]+", path):
+def _value_at(values: Any, keys: Sequence[str]) -> Any:
+    """Return the value that the keys lead to, of which some are numbers in lists; with unknown keys, what the others do."""
+    for part in keys:
         if isinstance(values, Mapping) and part in values:
             values = values[part]
         elif isinstance(values, list | tuple) and part.isdigit():
@@ -99,7 +111,7 @@ def _value_at(values: Any, path: str) -> Any:
     return values
 
 
-def _choices(kind: Any, path: list[str]) -> list[str]:
+def _choices(kind: Any, path: Sequence[str]) -> list[str]:
     """Return the values that the field at this path may have."""
     for name in path:
         structs = [option for option in (kind, *get_args(kind)) if isinstance(option, type)]

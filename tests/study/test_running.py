@@ -560,6 +560,11 @@ def test_a_failed_cell_begins_anew_if_its_settings_were_corrected(make_study, tm
             "the row 'one layer' and the row 'two layers' differ in [evaluate], so their scores could not be compared",
         ),
         (
+            (ONE_LAYER, f'{ONE_LAYER}choose = {{ "evaluate.lowercase" = [true, false] }}\n'),
+            ConfigError,
+            "the candidates of the row 'one layer' differ in [evaluate], so their scores could not be compared",
+        ),
+        (
             ('[rows."one layer"]', '[rows."one layer"]\npublished = { blue = 1 }'),
             ConfigError,
             "'blue'; did you mean 'bleu'?",
@@ -589,8 +594,18 @@ def test_rows_with_the_same_settings_are_named(make_study):
         make_study((ONE_LAYER, '[rows."one layer"]\nsettings = { "model.num_layers" = 2 }\n')), warn=heard.append
     )
     assert heard == [
-        "the rows 'two layers' and 'one layer' have the same settings: only seeds and chance tell them apart"
+        "the rows 'two layers' and 'one layer' have the same settings, so a difference between their scores is noise"
     ]
+
+
+def test_rows_with_files_of_one_name_in_two_folders_have_other_settings(make_study, tmp_path):
+    heard = []
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.tsv").write_text(f"a b\t{folder}\n", encoding="utf-8")
+    rows = [f'[rows.{one}]\nsettings = {{ "data.train.pairs" = "{tmp_path / one / "train.tsv"}" }}\n' for one in "xy"]
+    check_study(make_study((ONE_LAYER, "".join(rows))), warn=heard.append)
+    assert heard == []
 
 
 def test_an_output_folder_that_is_a_file_is_refused(make_study, tmp_path):

@@ -171,7 +171,8 @@ def test_the_hash_of_settings_ignores_the_machine_and_sees_the_seed(tmp_path):
     [
         (("seeds", "seed"), "study has no field 'seed'; did you mean 'seeds'?"),
         (("seeds = [1, 2]", "seeds = [1, 1]"), "each once"),
-        (("[settings]", 'tests = ["valid", "valid"]\n[settings]'), "tests must name test sets, each once"),
+        (("[settings]", 'tests = ["valid", "valid"]\n[settings]'), "tests must name at least one test set, each once"),
+        (("[settings]", "tests = []\n[settings]"), "tests must name at least one test set, each once"),
         (('baseline = "base"', 'baseline = "bas"'), "study.baseline is 'bas', which is no row; did you mean 'base'?"),
         (('"train.steps"', '"train.step"'), "the row 'base': train has no field 'step'; did you mean 'steps'?"),
         (('"train.steps"', '"train.seed"'), "name the seeds in seeds"),
@@ -185,6 +186,9 @@ def test_the_hash_of_settings_ignores_the_machine_and_sees_the_seed(tmp_path):
         (("published", 'like = "bass"\npublished'), "the row 'N 1' has like = 'bass'; name a row above it"),
         (("published", "publish"), "did you mean 'published'?"),
         (("{ bleu = 24 }", "24"), "study.rows.N 1.published is 24: expected a table"),
+        (("{ bleu = 24 }", "{ chrf = 1.0, bleu = 'high' }"), "study.rows.N 1.published.bleu is 'high': expected a number"),
+        (("published", 'choose = { "train.lr" = 0.1 }\npublished'), "study.rows.N 1.choose.train.lr is 0.1: expected a list"),
+        (("[rows.base]", "[rows.fits]\n[rows.wrong]\ngroup = {}\n[rows.base]"), "study.rows.wrong.group is {}: expected text"),
         (
             ("[rows.base]", '[choose]\n"train.lr" = 1e-3\n[rows.base]'),
             "study.choose.train.lr is 0.001: expected a list",

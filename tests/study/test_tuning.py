@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import shlex
 import time
 from types import SimpleNamespace
 
@@ -335,12 +336,23 @@ def test_the_command_prints_the_comparison_of_the_best_trial(call, tmp_path):
     assert "trial 3" in result.stdout and "trial 2" not in result.stdout
     said = result.stderr.replace("\n", " ")
     assert "trial 3 has perplexity 1 on the dev set, the recipe perplexity 5;" in said
-    assert "regard study show" in said and "best.toml" in said
     assert read_study(tmp_path / "out" / "best.toml").seeds == (1, 2)
-    shown = CliRunner().invoke(
-        app, ["study", "show", str(tmp_path / "out" / "study.toml"), "--out", str(tmp_path / "out")]
-    )
-    assert shown.exit_code == 0 and "trial 2" in shown.stdout
+
+
+@needs_optuna
+def test_the_commands_that_the_search_names_at_its_end_work(call, tmp_path):
+    """Also in a folder with a space in its name, and with data elsewhere."""
+    (tmp_path / "my data").mkdir()
+    for file in tmp_path.glob("*.tsv"):
+        file.rename(tmp_path / "my data" / file.name)
+    result = call(pretend, "--data", str(tmp_path / "my data"), "--out", str(tmp_path / "my search"))
+    assert result.exit_code == 0, result.output
+    commands = [line.partition(": ")[2] for line in result.stderr.splitlines() if " study show " in line]
+    for command, shown in zip(commands, ("trial 3", "trial 2"), strict=True):
+        words = shlex.split(command)
+        words = [word.replace("NEW_FOLDER", str(tmp_path / "bundle")) for word in words[words.index("study") :]]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0 and shown in done.stdout, done.output
 
 
 @needs_optuna

@@ -26,7 +26,7 @@ from regard.signals import HANGUP, STOPPING
 if TYPE_CHECKING:
     from rich.console import Console
 
-UNFINISHED = 3  # exit status: the time limit was reached, and the same command goes on
+UNFINISHED = 3  # exit status: the time limit was reached, and the same command resumes
 AGAIN_SECONDS = 0.1  # until a signal that was dropped is sent again
 # No reader, no terminal, no file.
 _BROKEN = (errno.EPIPE, errno.EIO, errno.EBADF)

@@ -98,9 +98,16 @@ def tune(
     print(printable(as_text(collect(shown, folder, data=data).result())), end="")
     for record in done.failed:
         print_message(f"failed: {record.row}, seed {record.seed}: {record.problem}")
-    study = folder / (TRIALS_STUDY if done.best is None else BEST_STUDY)
-    print_message(f"files of these tables, and a bundle: regard study show {study} --out {folder} --bundle NEW_FOLDER")
+
+    def show(study: str) -> str:
+        """Return the command that shows a study of this folder."""
+        options = ["--out", str(folder), *([] if data is None else ["--data", str(data)])]
+        return f"{command_name()} {shlex.join(['study', 'show', str(folder / study), *options])}"
+
+    print_message(
+        f"files of these tables, and a bundle: {show(TRIALS_STUDY if done.best is None else BEST_STUDY)} --bundle NEW_FOLDER"
+    )
     if done.best is not None:
-        print_message(f"all trials: regard study show {folder / TRIALS_STUDY} --out {folder}")
+        print_message(f"all trials, in place of these files: {show(TRIALS_STUDY)}")
     if done.failed:
         raise typer.Exit(1)

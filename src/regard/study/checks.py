@@ -15,12 +15,12 @@ from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import ConfigError, did_you_mean
 from regard.metrics import METRICS, PROBABILITIES, metrics_of
 from regard.recipe_files import recipe_folder
-from regard.study.cells import settings_digest
-from regard.study.study_file import VALID, Study, candidates_of, recipe_of
+from regard.study.study_file import VALID, Study, candidates_of, canonical, recipe_of
 from regard.tasks import task_of
 from regard.tasks.corpus import load_tagged
 from regard.tasks.recipe_checks import resolve
 from regard.text.bitext import babi_files, data_folders, find_store, new_report, pairs_fingerprint, text_files
+from regard.toml import to_table
 
 
 def check_study(
@@ -67,12 +67,12 @@ def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: No
             "study.metric is 'perplexity', which is per token, but the rows have different tokenizers; choose another metric"
         )
     _refuse_other_scoring(study, found)
-    rows: dict[tuple[str, ...], str] = {}  # by their settings
+    rows: dict[str, str] = {}  # by their settings
     for row, recipes in found.items():
-        first = rows.setdefault(tuple(map(settings_digest, recipes)), row)
+        first = rows.setdefault(canonical([to_table(recipe) for recipe in recipes]), row)
         if first != row:
             warnings[
-                f"the rows {first!r} and {row!r} have the same settings: only seeds and chance tell them apart"
+                f"the rows {first!r} and {row!r} have the same settings, so a difference between their scores is noise"
             ] = None
     for text in warnings:
         warn(text)
@@ -86,9 +86,10 @@ def _refuse_other_scoring(study: Study, recipes: Mapping[str, Sequence[Recipe]])
     }
     for row, own in ways.items():
         if len(own | ways[study.baseline]) > 1:
+            both = f"the row {row!r} and the row {study.baseline!r}"
             raise ConfigError(
-                f"the row {row!r} and the row {study.baseline!r} differ in [evaluate], so their scores could not be "
-                "compared; put these settings into [settings] of the study"
+                f"{both if len(own) == 1 else f'the candidates of the row {row!r}'} differ in [evaluate], so their scores "
+                "could not be compared; put these settings into [settings] of the study"
             )
 
 

@@ -60,8 +60,8 @@ class Study(Struct, frozen=True):
         if not self.question.strip() or not self.question.isprintable():
             raise ValueError("question must be one line of text")
         check_seeds(self.seeds)
-        if self.tests is not None and len(set(self.tests)) < len(self.tests):
-            raise ValueError("tests must name test sets, each once")
+        if self.tests is not None and not 0 < len(self.tests) == len(set(self.tests)):
+            raise ValueError("tests must name at least one test set, each once")
         if bool(self.rows) == bool(self.grid):
             raise ValueError("a study has [rows.NAME] tables or a [grid], one of the two")
         if len(self.rows) > MAX_ROWS:
