@@ -88,13 +88,20 @@ def section(title: str, struct: type[Struct], more: str = "", *, level: str = "#
 
 def metrics() -> list[str]:
     """Return the heading and the table of metrics."""
-    lines = ["\n## Metrics\nTheir names are for `train.metric`, `evaluate.metrics`, and the `metric` of a study.\n"]
-    lines += ["| name | score | better | of |", "|---|---|---|---|"]
-    for name in METRICS.names():
-        one = METRICS.get(name, where="metric")
+    lines = ["\n## Metrics"]
+    lines += ["Names for `train.metric`, `evaluate.metrics`, and the `metric` of a study. Outputs decide which fit.\n"]
+    lines += ["| name | score | better | outputs |", "|---|---|---|---|"]
+    for one in (METRICS.get(name, where="metric") for name in METRICS.names()):
+        if one.function is None:
+            continue
         unit, better = f" ({one.unit})" if one.unit else "", "higher" if one.higher_is_better else "lower"
         more = "; only where `evaluate.metrics` names it" if one.on_demand else ""
-        lines.append(f"| `{name}` | {one.label}{unit} | {better} | {', '.join(one.compares)}{more} |")
+        lines.append(f"| `{one.name}` | {one.label}{unit} | {better} | {', '.join(one.compares)}{more} |")
+    lines.append(
+        "\nThree others are computed from probabilities, and lower is better: `loss`, of the dev set, for `train.metric`; "
+        "`perplexity` for the `metric` of a study, and for `train.metric` of a language model; `word_perplexity` for both, "
+        "of a language model."
+    )
     return lines
 
 

@@ -214,13 +214,10 @@ def probe_layers(
             raise ConfigError(
                 f"{name} is not a Transformer with an encoder and a decoder; only these have layers to probe"
             )
-    mine, *others = (languages_of(find_run(one).recipe().data, Path(one).name) for one in runs)
-    for theirs in others:
-        if mine and theirs and mine != theirs:
-            warn(
-                f"{run} translates {' to '.join(mine)}, and {other} {' to '.join(theirs)}; both are probed with the "
-                f"sentences of {run}"
-            )
+    directions = [_directions(one) for one in runs]
+    if all(directions) and len(set(map(frozenset, directions))) > 1:
+        mine, theirs = (" and ".join(" to ".join(pair) for pair in pairs) for pairs in directions)
+        warn(f"{run} translates {mine}, and {other} {theirs}; both are probed with the sentences of {run}")
     pairs = list(zip(*read_texts(run, data, sentences), strict=True))
     same = [pair for pair in pairs if len({_split(translator, *pair) for translator in translators}) == 1]
     if not same:
@@ -255,6 +252,13 @@ def probe_layers(
         {stack: noise_similarity(sizes[stack][0][0], sizes[stack][0][1], sizes[stack][1][1]) for stack in STACKS},
         {stack: [one[stack].position_similarity() for one in every] for stack in STACKS},
     )
+
+
+def _directions(run: Path | str) -> tuple[tuple[str, str], ...]:
+    """Return the languages that a run translates, as far as they are known."""
+    data = find_run(run).recipe().data
+    one = languages_of(data, Path(run).name)
+    return data.language_pairs or (() if one is None else (one,))
 
 
 def _split(translator: Translator, source: str, target: str) -> tuple[tuple[str, ...], ...]:

@@ -49,7 +49,7 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str, also: Seq
 
 
 def _keys_of(cls: type[Struct], values: Mapping[str, Any], path: Sequence[str], problem: str) -> list[str]:
-    """Return the keys that lead to a problem, given its path in msgspec's words, which has [...] for any entry of a table."""
+    """Return the keys that lead to a problem, given its path in msgspec's words, where [...] is any entry of a table."""
     keys: list[str] = []
     for part in path:
         entries = _value_at(values, keys)

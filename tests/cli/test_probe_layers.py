@@ -64,6 +64,14 @@ def test_a_run_of_another_direction_is_probed_with_a_warning(data, monkeypatch):
     assert heard == [f"{RUN} translates de to en, and {RUN} en to de; both are probed with the sentences of {RUN}"]
 
 
+def test_runs_with_the_same_directions_in_another_order_are_probed_without_a_warning(data, monkeypatch):
+    both = [(("de", "en"), ("en", "de")), (("en", "de"), ("de", "en"))]
+    monkeypatch.setattr(probing, "_directions", lambda run: both.pop())
+    heard = []
+    probe_layers(RUN, data, other=RUN, warn=heard.append)
+    assert not both and heard == []
+
+
 def test_sentences_that_are_split_differently_are_left_out(data, monkeypatch):
     def split(translator, source, target):
         return id(translator) if source == "b" else source

@@ -1,4 +1,4 @@
-"""Bundles: every number is derived again, and any changed digit is found."""
+"""Bundles: scores of the tested metric, tests and tables are derived again, and any changed digit is found."""
 
 import gzip
 import hashlib
@@ -311,7 +311,10 @@ TABLES_OF_DATA = '[{ pairs = "train.tsv", weight = 2 }, { pairs = "valid.tsv" }]
         ('"train.label_smoothing" = 0.1', f'"data.train" = {TABLES_OF_DATA}\n"train.label_smoothing" = 0.1'),
         ('"model.dropout" = 0.2', f'"data.train" = {TABLES_OF_DATA}, "model.dropout" = 0.2'),
         ('"train.lr" = [', f'"data.train" = {TABLES_OF_DATA}, "train.lr" = ['),
-        (STUDY[STUDY.index("[rows.base]") :], f'[grid]\n"data.train" = {TABLES_OF_DATA}\n"model.num_layers" = [1, 2]\n'),
+        (
+            STUDY[STUDY.index("[rows.base]") :],
+            f'[grid]\n"data.train" = {TABLES_OF_DATA}\n"model.num_layers" = [1, 2]\n',
+        ),
     ],
     ids=["settings", "row", "choose", "grid"],
 )

@@ -44,7 +44,7 @@ def test_the_script_for_slurm_runs_the_same_command_in_every_job(write_study, tm
         *("-m", "regard", "study", "run", str(file), "--out", str(tmp_path / "it's here")),
         *("--data", str(tmp_path), "--at-once", "2", "--no-retry"),
     ]
-    assert "#SBATCH --array=1-4\n" in text
+    assert "#SBATCH --array=1-4\n" in text and "#SBATCH --open-mode=append\n" in text, "restarts keep the log"
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
     assert not (tmp_path / "it's here").exists(), "nothing is trained"
     # It may be written again, but replaces nothing else.

@@ -24,6 +24,9 @@ from regard.study.same_text import refuse_other_text
 from tests.study.synthetic import STUDY, make_cells, write_study
 
 QUICK = Sampling(trials=200)
+needs_pdflatex = pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed (Debian: texlive-latex-base)"
+)
 ODD = "N_{1} & <x> 100 % ~^# \\\\"
 
 
@@ -302,13 +305,43 @@ def test_a_row_that_is_compared_alone_is_named(result):
     assert f"because it varies significantly more, has {ODD} on test." in notes_of(changed)
 
 
+def test_tests_of_a_set_that_share_no_noise_are_named(result):
+    """As if the baseline varied significantly more on this test set alone."""
+    rows = [
+        msgspec.structs.replace(
+            row,
+            sets=[
+                one
+                if one.test != "valid" or one.compared is None
+                else msgspec.structs.replace(one, compared=msgspec.structs.replace(one.compared, pooled=False))
+                for one in row.sets
+            ],
+        )
+        for row in result.rows
+    ]
+    text = notes_of(msgspec.structs.replace(result, rows=rows))
+    assert "On valid every row has a paired t-test of its own." in text and "varies significantly more" not in text
+
+
+def test_without_other_rows_or_seeds_the_tables_say_nothing_of_them(result):
+    alone = msgspec.structs.replace(result, rows=result.rows[:1])
+    assert "baseline" not in as_text(alone) and "Means ± standard deviations over 3 seeds" in as_text(alone)
+    assert "Scores of 1 seed (1); BLEU" in "\n".join(notes(msgspec.structs.replace(alone, seeds=[1])))
+
+
+def test_settings_of_the_study_are_in_the_notes_by_their_keys(result):
+    assert "Recipe toy.toml, with train.label_smoothing = 0.1." in notes_of(result)
+
+
 def test_perplexities_of_rows_with_other_tokenizers_or_models_come_with_a_note(result):
     note = "Perplexities are comparable only between rows with the same tokenizer"
     assert note not in notes_of(result)
     first, *others = result.rows
     for settings in ({"recipe": "bytenet.toml"}, {"tokenizer.size": 300}, {"model.kind": "rnn"}):
-        odd = msgspec.structs.replace(first, settings=settings)
-        assert note in notes_of(msgspec.structs.replace(result, rows=[odd, *others]))
+        for odd in (msgspec.structs.replace(first, settings=settings), msgspec.structs.replace(first, chosen=settings)):
+            assert note in notes_of(msgspec.structs.replace(result, rows=[odd, *others]))
+    alike = [msgspec.structs.replace(row, settings={"model.kind": "rnn"}) for row in result.rows]
+    assert note not in notes_of(msgspec.structs.replace(result, rows=alike))
 
 
 def test_texts_begin_at_the_left_of_their_column_and_numbers_end_at_the_right(result):
@@ -340,7 +373,7 @@ def test_latex_escapes_what_means_something_to_it():
     assert latex("\\input") == r"\textbackslash{}input"
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed (Debian: texlive-latex-base)")
+@needs_pdflatex
 def test_the_latex_compiles(result, tmp_path):
     everything = "".join(map(chr, [*range(32, 127), *range(0xA0, 0x180), 0x4E2D, 0x2212, 0x1F600]))
     rows = [
@@ -349,10 +382,27 @@ def test_the_latex_compiles(result, tmp_path):
     ]
     odd = msgspec.structs.replace(result, question=everything, rows=rows, baseline=rows[0].name)
     (tmp_path / "table.tex").write_text(as_latex(odd), encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout[-2000:]
+    compile_latex(tmp_path)
     assert (tmp_path / "table.pdf").stat().st_size > 10_000
+
+
+@needs_pdflatex
+def test_long_names_of_rows_stay_on_the_page(result, tmp_path):
+    first, *others = result.rows
+    long = msgspec.structs.replace(
+        first, name=" ".join(["word"] * 20), settings={"train.note": " ".join(["text"] * 80)}
+    )
+    tables = as_latex(msgspec.structs.replace(result, rows=[long, *others], baseline=long.name))
+    (tmp_path / "table.tex").write_text(tables, encoding="utf-8")
+    assert "Overfull" not in compile_latex(tmp_path)
+
+
+def compile_latex(folder):
+    """Compile table.tex, and return what pdflatex says of it."""
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-2000:]
+    return done.stdout
 
 
 # Figure
@@ -433,7 +483,7 @@ def test_cells_that_were_trained_on_other_text_are_refused_unless_their_rows_say
     check()
     refuse_other_text(study, collected.records, collected.tests)  # of an earlier version, without hashes
     check(alike=("b", {"data.max_length": 10}))
-    with pytest.raises(DataError, match="were not trained and validated on the same text; put the data back, or"):
+    with pytest.raises(DataError, match="do not have the same training text and dev set; put the data back, or"):
         check(alike=("b", {}))
 
 

@@ -1,4 +1,4 @@
-"""The studies of the repository: every recipe is complete, and every number of a committed bundle can be derived again."""
+"""The studies of the repository: recipes are complete, and bundles pass their check, but not with a changed digit."""
 
 import re
 import shutil
@@ -75,6 +75,11 @@ def test_the_script_for_bundles_derives_the_result_of_another_baseline(tmp_path)
         [sys.executable, FOLDER.parent / "scripts" / "derive_bundles.py", bundle], capture_output=True, text=True
     )
     assert done.returncode == 1 and "parallel: cells/CTC" in done.stderr
+    (tmp_path / "parallel.toml").write_text(text.replace("[rows.CTC]", "[rows.Ctc]"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, FOLDER.parent / "scripts" / "derive_bundles.py", bundle], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "has other rows than the bundle" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -186,9 +186,18 @@ def test_the_hash_of_settings_ignores_the_machine_and_sees_the_seed(tmp_path):
         (("published", 'like = "bass"\npublished'), "the row 'N 1' has like = 'bass'; name a row above it"),
         (("published", "publish"), "did you mean 'published'?"),
         (("{ bleu = 24 }", "24"), "study.rows.N 1.published is 24: expected a table"),
-        (("{ bleu = 24 }", "{ chrf = 1.0, bleu = 'high' }"), "study.rows.N 1.published.bleu is 'high': expected a number"),
-        (("published", 'choose = { "train.lr" = 0.1 }\npublished'), "study.rows.N 1.choose.train.lr is 0.1: expected a list"),
-        (("[rows.base]", "[rows.fits]\n[rows.wrong]\ngroup = {}\n[rows.base]"), "study.rows.wrong.group is {}: expected text"),
+        (
+            ("{ bleu = 24 }", "{ chrf = 1.0, bleu = 'high' }"),
+            "study.rows.N 1.published.bleu is 'high': expected a number",
+        ),
+        (
+            ("published", 'choose = { "train.lr" = 0.1 }\npublished'),
+            "study.rows.N 1.choose.train.lr is 0.1: expected a list",
+        ),
+        (
+            ("[rows.base]", "[rows.fits]\n[rows.wrong]\ngroup = {}\n[rows.base]"),
+            "study.rows.wrong.group is {}: expected text",
+        ),
         (
             ("[rows.base]", '[choose]\n"train.lr" = 1e-3\n[rows.base]'),
             "study.choose.train.lr is 0.001: expected a list",

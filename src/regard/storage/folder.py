@@ -187,7 +187,9 @@ class Folder:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
-            raise ConfigError(f"{self.root} is a file, or is in one; name a folder") from error
+            raise ConfigError(
+                f"cannot make the folder {self.root}: a file or a broken link has its name, or that of a folder above it"
+            ) from error
         for place in missing:
             with open_directory(place.absolute().parent) as parent:
                 parent.sync()

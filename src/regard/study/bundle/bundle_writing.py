@@ -34,19 +34,28 @@ def write_bundle(
     contents: dict[str, bytes] = dict(_study_files(collected)) | dict(files)
     for record in collected.records:
         contents |= _cell_files(collected, record, out)
-    hashes = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
-    manifest = "".join(f"{digest}  {path}\n" for path, digest in hashes.items())
+    hashes = content_hashes(contents)
     unfinished = Folder(place.parent, f".{place.name}.tmp")
     with unfinished.locked(busy=f"another process is writing {bundle}; wait for it, or name another folder"):
         for name in unfinished.names():
             if name != LOCK:  # of a process that was killed
                 unfinished.remove(name)
-        for path, content in {**contents, MANIFEST: manifest.encode()}.items():
+        for path, content in {**contents, MANIFEST: manifest_content(hashes)}.items():
             *below, name = path.split("/")
             Folder(unfinished, *below).make().save_bytes(name, content)
     unfinished.remove(LOCK)
     unfinished.parent.move(unfinished.name, place.name)
     return hashes
+
+
+def content_hashes(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the hash of each file, by path."""
+    return {path: hashlib.sha256(content).hexdigest() for path, content in sorted(files.items())}
+
+
+def manifest_content(hashes: Mapping[str, str]) -> bytes:
+    """Return the manifest of files with these hashes."""
+    return "".join(f"{digest}  {path}\n" for path, digest in sorted(hashes.items())).encode()
 
 
 def refuse_full(bundle: Path | str) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from regard.comparing.text import aligned
 from regard.study.result.study_result import StudyResult
-from regard.study.result.tables import notes, score_tables
+from regard.study.result.tables import Table, notes, score_tables
+
+LONG_NAME = 28  # of a row: longer ones are wrapped in LaTeX
 
 
 def as_text(result: StudyResult) -> str:
@@ -42,9 +44,7 @@ def as_latex(result: StudyResult) -> str:
     lines = [r"\documentclass[a4paper]{article}", r"\addtolength{\textwidth}{6.4cm}\addtolength{\hoffset}{-3.2cm}"]
     lines += [r"\begin{document}\sloppy", latex(result.question)]
     for table in score_tables(result):
-        # Changes may be long: they are wrapped.
-        kinds = [r"p{.7\textwidth}" if name == "changes" else "l" if text else "r" for name, text in table.columns]
-        columns = "".join(kinds)
+        columns = "".join(_latex_columns(table))
         lines += ["", r"\begin{table}[p]", r"\centering\scriptsize\setlength{\tabcolsep}{2pt}"]
         lines += [rf"\caption{{{latex(table.title)}}}", rf"\begin{{tabular}}{{{columns}}}"]
         lines += [r"\hline", _latex_row(table.head), r"\hline"]
@@ -54,6 +54,16 @@ def as_latex(result: StudyResult) -> str:
         lines += [r"\hline", r"\end{tabular}", r"\end{table}"]
     lines += ["", *(f"{latex(note)}\n" for note in notes(result)), r"\end{document}"]
     return "\n".join(lines) + "\n"
+
+
+def _latex_columns(table: Table) -> list[str]:
+    """Return the kinds of columns. Changes may be long, and so may names of rows: they are wrapped."""
+    long = max((len(row[0]) for row in table.rows), default=0) > LONG_NAME
+    widths = {"changes": ".7", "row": ".11" if long else ""}
+    return [
+        rf"p{{{width}\textwidth}}" if (width := widths.get(name)) else "l" if text else "r"
+        for name, text in table.columns
+    ]
 
 
 def _latex_row(cells: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from regard.messages import counted
 from regard.metrics import METRICS
 from regard.metrics.significance import ALPHA
 from regard.study.result.study_result import RowComparison, RowResult, SetResult, Spread, StudyResult
-from regard.study.study_file import VALID, describe_settings
+from regard.study.study_file import VALID, Settings, canonical, describe_settings
 from regard.toml import inline_toml
 
 VERDICTS = {
@@ -254,19 +254,22 @@ def notes(result: StudyResult) -> list[str]:
 
 def _notes_of_tests(result: StudyResult) -> list[str]:
     """Return what the columns of comparisons mean; nothing if no row is compared."""
-    compared = {
-        f"{row.name} on {one.test}": one.compared for row in result.rows for one in row.sets if one.compared is not None
-    }
+    compared = [
+        (row.name, one.test, one.compared) for row in result.rows for one in row.sets if one.compared is not None
+    ]
     if not compared:
         return []
-    over_seeds = {name: one for name, one in compared.items() if one.p_seeds is not None}
-    over_sentences = any(one.p_sentences is not None for one in compared.values())
+    over_seeds = [(row, test, one.pooled) for row, test, one in compared if one.p_seeds is not None]
+    over_sentences = any(one.p_sentences is not None for _, _, one in compared)
     parts = [f"Changes are against {result.baseline}."]
-    if any(one.pooled for one in over_seeds.values()):
+    pooled_tests = {test for _, test, pooled in over_seeds if pooled}
+    if pooled_tests:
         parts.append("p, seeds: row + seed, with the noise of all rows together.")
-        alone = [name for name, one in over_seeds.items() if not one.pooled]
+        alone = [f"{row} on {test}" for row, test, pooled in over_seeds if not pooled and test in pooled_tests]
         if alone:
             parts.append(f"A paired t-test of its own, because it varies significantly more, has {'; '.join(alone)}.")
+        none_pooled = dict.fromkeys(test for _, test, _ in over_seeds if test not in pooled_tests)
+        parts += [f"On {test} every row has a paired t-test of its own." for test in none_pooled]
     elif over_seeds:
         parts.append("p, seeds: paired t-test.")
     if over_sentences:
@@ -287,5 +290,13 @@ def _notes_of_tests(result: StudyResult) -> list[str]:
 def _has_other_perplexities(result: StudyResult) -> bool:
     """Return whether perplexities are shown of rows that may split text or factor its probability differently."""
     shown = any("perplexity" in one.scores for row in result.rows for one in row.sets)
-    keys = {key for row in result.rows for key in row.settings}
-    return shown and any(key in ("recipe", "model.kind") or key.startswith("tokenizer.") for key in keys)
+    return shown and len({canonical(_what_perplexities_depend_on(row)) for row in result.rows}) > 1
+
+
+def _what_perplexities_depend_on(row: RowResult) -> Settings:
+    settings = {**row.settings, **row.chosen}
+    return {
+        key: value
+        for key, value in settings.items()
+        if key in ("recipe", "model.kind") or key.partition(".")[0] == "tokenizer"
+    }

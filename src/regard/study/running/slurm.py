@@ -19,6 +19,7 @@ MAX_RESTARTS = 50
 SCRIPT = Template("""#!/bin/bash
 # Trains a study: every job of the array takes cells that no other one has, until all have ended.
 # Adapt time, GPUs and cores to your cluster, and the array to the number of jobs that you may have. Then: sbatch FILE
+# The array has a job for each cell that can be trained at first, at most $most. More cells may follow when candidates end.
 #SBATCH --job-name=$name
 #SBATCH --array=1-$jobs
 #SBATCH --gpus=1
@@ -52,8 +53,8 @@ def slurm_script(
     name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in file.stem)
     return SCRIPT.substitute(
         name=f"study-{name}",
-        # Candidates come first, and what is chosen is known when they have ended.
         jobs=min(len(cells_of(study, {})), MAX_JOBS),
+        most=MAX_JOBS,
         seconds=SAVE_SECONDS,
         log=f"study-{name}-%A-%a.log",
         command=shlex.join(command),
