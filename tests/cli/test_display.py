@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from regard.cli import display, terminal
-from regard.cli.display import LiveDisplay, PlainDisplay, make_display
+from regard.cli.display import LiveDisplay, PlainDisplay, StatusLine, make_display
 from regard.cli.terminal import command_name, format_duration
 from regard.progress import describe_metrics, time_left
 from regard.training.events import Example, Noted, Progress, Saved, Started, Validated
@@ -246,3 +246,12 @@ def test_a_status_on_a_terminal_leaves_standard_output_alone(console, capsys):
         print("a translation")
     assert capsys.readouterr().out == "a translation\n"
     assert "4/8 lines" in console.export_text()
+
+
+def test_a_line_of_status_that_has_not_changed_is_not_printed_again_without_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(display, "LINE_SECONDS", 0)
+    with StatusLine() as status:
+        for text in ("1 of 2", "1 of 2", "2 of 2"):
+            status.show(text)
+        status.show("2 of 2", last=True)
+    assert capsys.readouterr().err == "1 of 2\n2 of 2\n2 of 2\n"

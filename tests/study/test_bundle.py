@@ -250,6 +250,19 @@ def test_rows_that_were_scored_on_other_pairs_are_a_problem(bundle, original):
     assert any("is not the one that was scored" in one for one in found)
 
 
+def test_training_text_is_compared_where_records_have_its_hash(bundle):
+    note = "the training text of {} is not compared, because an earlier version has not recorded its hash"
+    notes = check_bundle(bundle).notes
+    assert any(re.fullmatch(note.format(r"\d+ cells"), one) for one in notes)
+    change_records(bundle, EVERY, lambda record: record.update(corpus={"train": "a"}))
+    found = check_bundle(bundle)
+    assert found.problems == [] and not any("training text" in one for one in found.notes)
+    change_records(bundle, FIRST, lambda record: record.update(corpus={}))
+    assert note.format("1 cell") in check_bundle(bundle).notes
+    change_records(bundle, FIRST, lambda record: record.update(corpus={"train": "b"}))
+    assert any("base/-/1 do not have the same training text" in one for one in check_bundle(bundle).problems)
+
+
 def test_the_record_of_a_cell_that_failed_names_no_folder_of_this_machine(tmp_path):
     _, study = write_study(tmp_path)
     make_cells(study, tmp_path / "out", states={("base", 3): "failed"})

@@ -17,9 +17,10 @@ from regard.study.cells import OUTPUTS, Cell, cell_of, outputs_name, read_record
 from regard.study.result.collected import collect
 from regard.study.result.deriving import rounded, spread
 from regard.study.result.figure import draw_study, make_figure
+from regard.study.result.notes import notes
 from regard.study.result.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
 from regard.study.result.table_formats import as_latex, as_markdown, as_text, latex
-from regard.study.result.tables import notes, show_p
+from regard.study.result.tables import show_p
 from regard.study.same_text import refuse_other_text
 from tests.study.synthetic import STUDY, make_cells, write_study
 

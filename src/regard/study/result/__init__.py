@@ -6,7 +6,8 @@ significance.py          significance over seeds and over sentences
 study_result.py          all numbers of a study
 deriving.py              how they are derived
 collected.py             records and statistics of sentences, read for deriving
-tables.py, figure.py     the result for readers
+tables.py, notes.py      tables, and the notes below them
+figure.py                the figure
 table_formats.py         tables as Markdown, LaTeX and text
 result_files.py          its files
 """

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 
 from regard.comparing.text import aligned
+from regard.study.result.notes import notes
 from regard.study.result.study_result import StudyResult
-from regard.study.result.tables import Table, notes, score_tables
+from regard.study.result.tables import Table, score_tables
 
 LONG_NAME = 28  # of a row: longer ones are wrapped in LaTeX
 
