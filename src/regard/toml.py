@@ -35,8 +35,8 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str, also: Seq
         return msgspec.convert(values, cls)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$")
-        keys = _keys_of(cls, values, re.findall(r"\[\.\.\.\]|[^.\[\]]+", path.rstrip("`")), str(error))
-        place = ".".join([*filter(None, [where]), *keys])
+        keys = _keys_of(cls, values, re.findall(r"\[[^\]]*\]|[^.\[]+", path.rstrip("`")), str(error))
+        place = ".".join([*filter(None, [where]), *keys]).replace(".[", "[")
         if what.startswith("Invalid enum value"):
             value = what.removeprefix("Invalid enum value ").strip("'")
             raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, keys))}") from error
@@ -65,7 +65,7 @@ def _with_one(values: Any, keys: Sequence[str], key: str) -> Any:
         return {key: values[key]}
     if isinstance(values, Mapping):
         return {**values, keys[0]: _with_one(values[keys[0]], keys[1:], key)}
-    return [_with_one(one, keys[1:], key) if str(number) == keys[0] else one for number, one in enumerate(values)]
+    return [_with_one(one, keys[1:], key) if f"[{number}]" == keys[0] else one for number, one in enumerate(values)]
 
 
 def _problem(cls: type[Struct], values: Any) -> str:
@@ -102,12 +102,12 @@ def with_preset(
 
 
 def _value_at(values: Any, keys: Sequence[str]) -> Any:
-    """Return the value that the keys lead to, of which some are numbers in lists; with unknown keys, what the others do."""
+    """Return the value that keys lead to, such as train, betas and [0]; with unknown ones, what the others do."""
     for part in keys:
         if isinstance(values, Mapping) and part in values:
             values = values[part]
-        elif isinstance(values, list | tuple) and part.isdigit():
-            values = values[int(part)]
+        elif isinstance(values, list | tuple) and part.strip("[]").isdigit():
+            values = values[int(part.strip("[]"))]
     return values
 
 
