@@ -48,7 +48,7 @@ def test_a_cancelled_result_leaves_the_order_of_the_others(model):
 def test_a_session_without_threads_stops_after_the_time_limit(model):
     """A search of so many steps takes much longer than a millisecond."""
     session = Session(model, threads=0)
-    ticket = session.add(SOURCES[0], SearchOptions(beam=4, min_length=4000), 4000)
+    ticket = session.add(SOURCES[0], SearchOptions(beam=4, min_length=1000), 1000)
     calls = 1
     while (ready := session.next(1)) is None:
         calls += 1

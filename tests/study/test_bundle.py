@@ -338,7 +338,8 @@ def test_a_study_with_tables_as_values_is_in_its_bundle_as_in_its_file(old, new,
     _, study = write_study(tmp_path, text)
     make_cells(study, tmp_path / "out")
     collected = collect(study, tmp_path / "out")
-    files = result_files(collected.result(Sampling(trials=100)), lambda text: None)
+    result = collected.result(Sampling(trials=100))
+    files = {RESULT: result_json(result), **{name: make(result).encode() for name, make in TABLES.items()}}
     write_bundle(tmp_path / "bundle", collected, tmp_path / "out", files)
     bundled = read_bundled_study(tmp_path / "bundle")
     assert msgspec.json.encode(bundled.rows) == msgspec.json.encode(study.rows)

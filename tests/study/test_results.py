@@ -472,7 +472,7 @@ def test_cells_that_were_trained_on_other_text_are_refused_unless_their_rows_say
     collected = with_metric(folder, "bleu")
     study = collected.study
 
-    def check(**corpora):
+    def check(study=study, **corpora):
         """Rows with hashes of their training text, and the settings of data that a row has."""
         records = [
             msgspec.structs.replace(one, corpus={"train": digest}, settings={**one.settings, **settings})
@@ -486,6 +486,8 @@ def test_cells_that_were_trained_on_other_text_are_refused_unless_their_rows_say
     check(alike=("b", {"data.max_length": 10}))
     with pytest.raises(DataError, match="do not have the same training text and dev set; put the data back, or"):
         check(alike=("b", {}))
+    with_recipe = msgspec.structs.replace(study.rows["alike"], recipe="other.toml")
+    check(msgspec.structs.replace(study, rows={**study.rows, "alike": with_recipe}), alike=("b", {}))
 
 
 def test_dev_sets_that_are_not_reported_are_compared_within_a_row(folder):

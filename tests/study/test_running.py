@@ -1,7 +1,6 @@
 """All cells of a study are trained once, whatever ends in between; here in this process, to be quick."""
 
 import hashlib
-import json
 import math
 import re
 from types import SimpleNamespace
@@ -283,17 +282,6 @@ def test_candidates_may_be_trained_when_a_test_set_has_changed(make_study, tmp_p
     train_here(Job(study, str(out), None, "two layers", {}, 1), 1)
     remove_last_pair(tmp_path / "test.tsv")
     assert train_cell(Job(study, str(out), None, "one layer", {"train.lr": 1e-4}, 0), stop=lambda: False) == ENDED
-
-
-def test_rows_with_recipes_of_their_own_may_have_other_training_text(make_study, tmp_path, train_here):
-    fewer = 'base = "letters.toml"\n[data]\ntrain = { pairs = "valid.tsv" }\n'
-    (tmp_path / "fewer.toml").write_text(fewer, encoding="utf-8")
-    study = make_study(
-        ('settings = { "model.num_layers" = 1 }', 'recipe = "fewer.toml"'), ("seeds = [1, 2]", "seeds = [1]")
-    )
-    records = run_study(study, out=tmp_path / "out", start=train_here).records
-    assert [one.state for one in records] == ["finished", "finished"]
-    assert len({json.dumps(one.corpus) for one in records}) == 2
 
 
 def test_a_process_that_crashes_is_started_again_a_few_times(make_study, tmp_path, pretend, started):
