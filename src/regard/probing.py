@@ -257,8 +257,7 @@ def probe_layers(
 def _directions(run: Path | str) -> tuple[tuple[str, str], ...]:
     """Return the languages that a run translates, as far as they are known."""
     data = find_run(run).recipe().data
-    one = languages_of(data, Path(run).name)
-    return data.language_pairs or (() if one is None else (one,))
+    return data.language_pairs or tuple(filter(None, [languages_of(data, Path(run).name)]))
 
 
 def _split(translator: Translator, source: str, target: str) -> tuple[tuple[str, ...], ...]:

@@ -203,7 +203,7 @@ def test_a_cell_whose_text_has_changed_since_others_ended_is_not_trained(
     changed, message, make_study, tmp_path, train_here
 ):
     out = tmp_path / "out"
-    rows = ('[rows."one layer"]\nsettings = { "model.num_layers" = 1 }\n', "")
+    rows = (ONE_LAYER, "")
     run_study(make_study(rows, ("seeds = [1, 2]", "seeds = [1]")), out=out, start=train_here)
     study = make_study(rows, ("seeds = [1, 2]", "seeds = [1, 3]"))
     original = remove_last_pair(tmp_path / changed)

@@ -56,29 +56,28 @@ def test_a_bundle_is_of_the_study_of_the_repository(bundle):
     assert msgspec.structs.replace(own, tests=bundled.tests) == bundled
 
 
+def derive_again(bundle):
+    command = [sys.executable, FOLDER.parent / "scripts" / "derive_bundles.py", bundle]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
 @pytest.mark.slow
 def test_the_script_for_bundles_derives_the_result_of_another_baseline(tmp_path):
     bundle = Path(shutil.copytree(FOLDER / "parallel", tmp_path / "parallel"))
     text = (FOLDER / "parallel.toml").read_text(encoding="utf-8")
     assert 'baseline = "Transformer"' in text
     (tmp_path / "parallel.toml").write_text(text.replace('"Transformer"', '"CTC"', 1), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, FOLDER.parent / "scripts" / "derive_bundles.py", bundle], capture_output=True, text=True
-    )
+    done = derive_again(bundle)
     assert (done.returncode, done.stderr) == (0, "")
     assert "| CTC | 39.50 ± 0.09 |  |  |  |  | baseline |" in (bundle / "table.md").read_text(encoding="utf-8")
     assert check_bundle(bundle).problems == []
     (record,) = (bundle / "cells").glob("CTC/*/1/cell.json")
     before, _, after = record.read_text(encoding="utf-8").rpartition('"bleu": 3')
     record.write_text(f'{before}"bleu": 4{after}', encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, FOLDER.parent / "scripts" / "derive_bundles.py", bundle], capture_output=True, text=True
-    )
+    done = derive_again(bundle)
     assert done.returncode == 1 and "parallel: cells/CTC" in done.stderr
     (tmp_path / "parallel.toml").write_text(text.replace("[rows.CTC]", "[rows.Ctc]"), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, FOLDER.parent / "scripts" / "derive_bundles.py", bundle], capture_output=True, text=True
-    )
+    done = derive_again(bundle)
     assert done.returncode == 1 and "has other rows than the bundle" in done.stderr and "Traceback" not in done.stderr
 
 

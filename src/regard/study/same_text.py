@@ -10,13 +10,17 @@ from regard.study.cells import cell_of
 from regard.study.records import CellRecord
 from regard.study.study_file import VALID, Study, canonical
 
-REMEDY = "put the data back, or remove the folders of cells with other data, and run the study again"
+
+class OtherText(DataError):
+    """Cells that are compared have different text."""
 
 
 def refuse_other_text(study: Study, records: Sequence[CellRecord], tests: Collection[str]) -> None:
-    """Raise DataError for the first two cells that were trained or scored on different text, though they should not."""
+    """Raise OtherText for the first two cells that were trained or scored on different text, though they should not."""
     for problem in differences_of_text(study, records, tests):
-        raise DataError(f"{problem}; {REMEDY}")
+        raise OtherText(
+            f"{problem}; put the data back, or remove the folders of cells with other data, and run the study again"
+        )
 
 
 def differences_of_text(study: Study, records: Sequence[CellRecord], tests: Collection[str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from regard.study.choices import read_records
 from regard.study.records import SetScores
 from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
 from regard.study.running.record_from_log import HELD, make_record, write_record
-from regard.study.same_text import REMEDY, differences_of_text
+from regard.study.same_text import OtherText, refuse_other_text
 from regard.study.study_file import VALID, overrides_of
 from regard.text.bitext import data_folders, pairs_fingerprint
 from regard.training.events import Event, Started
@@ -99,10 +99,6 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
     return ENDED
 
 
-class OtherText(DataError):
-    """The text of a cell is not that of the cells that have finished."""
-
-
 def _refuse_other_text(job: Job, run: RunFolder) -> None:
     """Raise OtherText if a cell would not be comparable with those that have finished."""
     from regard.study.test_sets import read_test_sets
@@ -117,8 +113,7 @@ def _refuse_other_text(job: Job, run: RunFolder) -> None:
         for name, examples in read_test_sets(task_of_run(run), folders).items():
             sets.append(SetScores(name, len(examples), str(pairs_fingerprint(examples)["sha256"]), "", {}, {}, ""))
     this = make_record(job, run, "finished", sets)
-    for problem in differences_of_text(job.study, [*others, this], tests_of(job.study)):
-        raise OtherText(f"{problem}; {REMEDY}")
+    refuse_other_text(job.study, [*others, this], tests_of(job.study))
 
 
 def _write_card(run: RunFolder, sets: list[SetScores]) -> None:
