@@ -31,25 +31,36 @@ def being_written(run: Path) -> bool:
     return any((run / "checkpoints").glob(".*.tmp")) or any(run.glob(".final.*.tmp"))
 
 
-def wait_randomly(run: Path, child: int, generator: random.Random) -> None:
-    """Wait for a random moment: for one attempt in eight before training starts, for half of the others in a checkpoint."""
+def wait_randomly(run: Path, child: int, generator: random.Random, *, in_checkpoint: bool) -> None:
+    """Wait for a random moment, in one attempt of four before training starts; or for one while a checkpoint is written.
+
+    The process is stopped then, so that the checkpoint stays as it is until the process is killed.
+    """
+
+    def has_ended() -> bool:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def wait_until(condition: Callable[[], bool], seconds: float) -> None:
         end = time.monotonic() + seconds
-        while time.monotonic() < end and not condition():
-            if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                return
+        while time.monotonic() < end and not condition() and not has_ended():
             time.sleep(0.0005)
 
-    if generator.random() < 1 / 8:
+    if not in_checkpoint and generator.random() < 1 / 4:
         wait_until(lambda: False, generator.uniform(0.0, 1.0))
         return
     before = log_time(run)
     wait_until(lambda: log_time(run) != before, 60)
     wait_until(lambda: False, generator.uniform(0.0, 0.5))
-    if generator.random() < 0.5:
-        wait_until(lambda: being_written(run), 2)
-        wait_until(lambda: False, generator.uniform(0.0, 0.01))
+    longest = 0.01
+    while in_checkpoint and not has_ended():
+        wait_until(lambda: being_written(run), 60)
+        wait_until(lambda: False, generator.uniform(0.0, longest))
+        os.kill(child, signal.SIGSTOP)
+        os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if being_written(run):
+            return
+        os.kill(child, signal.SIGCONT)
+        longest /= 2  # the checkpoint was complete before
 
 
 def log_time(run: Path) -> int:
@@ -71,7 +82,7 @@ def main() -> None:
         if child == 0:
             attempt(folder, overrides)
         if report["kills"] < int(kills):
-            wait_randomly(folder, child, generator)
+            wait_randomly(folder, child, generator, in_checkpoint=report["attempts"] % 2 == 0)
             writing = being_written(folder)
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
